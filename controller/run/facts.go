@@ -11,20 +11,23 @@ import (
 // with, and stop rules judge by. Whoever gathers them says Heard: false of a
 // server rather than leave it out.
 type Facts struct {
-	Now     time.Time     `json:"now"`
-	Enabled bool          `json:"enabled"` // drills.enabled of the controller
-	Window  *Window       `json:"window,omitempty"`
-	Servers []ServerFacts `json:"servers"`          // of the fleet, in its order
-	Others  []Other       `json:"others,omitempty"` // drills of any fleet that are on or ended lately, this run not among them
-	// Target was asked for but is in no server's name: then Servers lacks it.
-	Rollout  string    `json:"rollout,omitempty"`  // one is running, queued, paused or baking: which
-	Incident string    `json:"incident,omitempty"` // a firing alert or open incident on the fleet: which
-	Headroom *Headroom `json:"headroom,omitempty"` // nil: not known
+	Now      time.Time     `json:"now"`
+	Enabled  bool          `json:"enabled"` // drills.enabled of the controller
+	Window   *Window       `json:"window,omitempty"`
+	Servers  []ServerFacts `json:"servers"`            // of the fleet, in its order
+	Others   []Other       `json:"others,omitempty"`   // drills of any fleet that are on or ended lately, this run not among them
+	Rollout  string        `json:"rollout,omitempty"`  // one is running, queued, paused or baking: which
+	Incident string        `json:"incident,omitempty"` // a firing alert or open incident on the fleet: which
+	Headroom *Headroom     `json:"headroom,omitempty"` // nil: not known
 	// Resolved are the spec's clients as addresses; Unresolved names that are none.
 	Resolved   Targets  `json:"resolved"`
 	Unresolved []string `json:"unresolved,omitempty"`
 	// Balancer says that something takes servers out of use by asking their readiness.
 	Balancer bool `json:"balancer,omitempty"`
+	// WithSeen: the seen tables were read for these facts (ServerFacts.Seen).
+	WithSeen bool `json:"withSeen,omitempty"`
+	// Names of clients by address, where known.
+	Names map[string]string `json:"names,omitempty"`
 }
 
 // Server is the named server's facts, nil where there is none.
@@ -48,7 +51,9 @@ type ServerFacts struct {
 	OffsetMs  int64            `json:"offsetMs"`        // its clock minus ours
 	OffsetErr int64            `json:"offsetErrMs"`     // how far that can be off
 	// Ready is what its readiness URL says; nil where none is known.
-	Ready       *bool `json:"ready,omitempty"`
+	Ready *bool `json:"ready,omitempty"`
+	// Routed says whether the balancer sends it traffic; nil where there is none, or nobody can tell.
+	Routed      *bool `json:"routed,omitempty"`
 	Terminating bool  `json:"terminating,omitempty"`
 	Cordoned    bool  `json:"cordoned,omitempty"`
 	// LastAnswer to a client, LastProbe that the controller's own DNS question was answered.

@@ -76,7 +76,7 @@ type Result struct {
 type Needs struct {
 	Facts    bool     // gather Facts about once a second (Seen not included)
 	Seen     bool     // and with the seen tables, now
-	Stats    []string // read Stats of these servers about once a second
+	AllStats bool     // read every server's Stats about once a second
 	Parts    []string // read the Recording of these servers about once a second
 	Samples  bool     // with samples: the whole part
 	Monitors bool     // look up the monitors once a second

@@ -75,6 +75,7 @@ type Report struct {
 	Ended    *time.Time `json:"ended"`
 	Timeline []Event    `json:"timeline"`
 	Findings []Finding  `json:"findings"`
+	Checks   []Check    `json:"checks"` // the guards, as they answered at Asking
 
 	Baseline  *Traffic        `json:"baseline"`  // survivors, while Reading
 	During    *Traffic        `json:"during"`    // survivors, while the server was out

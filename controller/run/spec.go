@@ -33,6 +33,8 @@ type Spec struct {
 	Schedule  string             `json:"schedule,omitempty"` // the schedule that started it
 	Timings   Timings            `json:"timings"`
 	Requested time.Time          `json:"requested"`
+	// ProbeToken lets the controller's own probes through (32 hex digits, random). No report shows it.
+	ProbeToken string `json:"probeToken,omitempty"`
 }
 
 // Duration of the outage.

@@ -112,7 +112,7 @@ type Order struct {
 	Everyone        bool      `json:"everyone"`   // every client; then Targets is empty
 	Targets         []string  `json:"targets"`    // prefixes (CIDR); an address is a /32 or /128
 	Exclude         []string  `json:"exclude"`    // prefixes that are left alone although they are targets
-	Never           []string  `json:"never"`      // prefixes of the fleet's other servers and the controller
+	Never           []string  `json:"never"`      // prefixes of the fleet's other servers
 	ProbeToken      string    `json:"probeToken"` // 32 hex digits; see ProbeOption
 	By              string    `json:"by"`         // who asked for it, for the audit line
 	Reason          string    `json:"reason"`
