@@ -1,0 +1,226 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"firebreakdns.io/firebreak/controller/run"
+)
+
+// phases of a run, in order, as the live view shows them.
+var phases = []run.Phase{run.Reading, run.Asking, run.Out, run.Noticed, run.Held, run.Back, run.Recording, run.Done}
+
+// meaning of a phase: what is happening right now.
+func meaning(p run.Phase) string {
+	switch p {
+	case run.Planned:
+		return "about to begin"
+	case run.Reading:
+		return "nothing changes yet: reading what normal looks like"
+	case run.Asking:
+		return "asking every guard once more"
+	case run.Out:
+		return "the server is out"
+	case run.Noticed:
+		return "the server is out, and it has been noticed"
+	case run.Held:
+		return "the server is out, and its clients are answered by others"
+	case run.Back:
+		return "putting everything back"
+	case run.Recording:
+		return "the server is back; its clients are watched a little longer"
+	case run.Done:
+		return "done"
+	case run.Refused:
+		return "refused: nothing was changed"
+	}
+	return ""
+}
+
+// Progress says how far the present phase is: its share, and the seconds it
+// has left; known only of those whose end is set.
+func progress(r *run.Report, now time.Time) (done float64, left time.Duration, ok bool) {
+	var from time.Time
+	var length time.Duration
+	switch r.Phase {
+	case run.Planned, run.Reading:
+		from, length = r.Spec.Requested, time.Duration(r.Spec.Timings.ReadingSeconds)*time.Second
+	case run.Out, run.Noticed, run.Held:
+		if r.Started == nil {
+			return 0, 0, false
+		}
+		from, length = *r.Started, r.Spec.Duration()
+	case run.Recording:
+		if r.Ended == nil {
+			return 0, 0, false
+		}
+		from, length = *r.Ended, time.Duration(r.Spec.Timings.TailSeconds)*time.Second
+	default:
+		return 0, 0, false
+	}
+	if length <= 0 {
+		return 0, 0, false
+	}
+	gone := min(max(now.Sub(from), 0), length)
+	return gone.Seconds() / length.Seconds(), length - gone, true
+}
+
+// Live is one frame of a run that is on, for a terminal of that size: lines
+// without their ends, none longer than width, no more than height of them.
+func Live(r *run.Report, width, height int, s Style) []string {
+	p := &paper{color: s.Color}
+	p.line("%s", p.paint(toned(short(what(r), width), Strong)))
+	p.line("%s", phaseLine(p, r.Phase, width))
+	p.line("%s", countdown(p, r, s.Now, width))
+	p.line("%s", short(fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", count(r.Drilled), estimate(r.Lost, r.LostSampled),
+		maybeSeconds(r.TimeToNoticeSeconds), maybeSeconds(r.TimeToMoveSeconds)), width))
+	lines := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
+
+	// A blank, the heads, and a line that counts what does not fit.
+	room := height - len(lines) - 3
+	if len(r.Clients) == 0 || room < 1 {
+		return lines
+	}
+	t := clientTable(r)
+	t.Columns, t.Rows = t.Columns[:6], clone(t.Rows, room, 6)
+	if !fits(t, width) { // a narrow terminal has no room for names
+		t.Columns[1].Wide = true
+		t = t.narrow()
+	}
+	q := &paper{color: s.Color && fits(t, width)}
+	q.table(t, "")
+	lines = append(lines, "")
+	for _, line := range strings.Split(strings.TrimSuffix(q.String(), "\n"), "\n") {
+		if !q.color {
+			line = short(line, width)
+		}
+		lines = append(lines, line)
+	}
+	if more := len(r.Clients) - room; more > 0 {
+		lines = append(lines, short(fmt.Sprintf("… and %s more", count(more)), width))
+	}
+	return lines
+}
+
+func clone(rows [][]Value, most, columns int) [][]Value {
+	out := make([][]Value, 0, min(len(rows), most))
+	for _, row := range rows[:min(len(rows), most)] {
+		out = append(out, row[:columns])
+	}
+	return out
+}
+
+// fits reports whether no line of the table is longer than width.
+func fits(t Table, width int) bool {
+	q := &paper{}
+	q.table(t, "")
+	for line := range strings.SplitSeq(q.String(), "\n") {
+		if utf8.RuneCountInString(line) > width {
+			return false
+		}
+	}
+	return true
+}
+
+// phaseLine is the way of a run with where it is: done ones dim, the present one strong.
+func phaseLine(p *paper, at run.Phase, width int) string {
+	var parts []string
+	length, here := 0, -1
+	for i, phase := range phases {
+		if phase == at {
+			here = i
+		}
+	}
+	for i, phase := range phases {
+		word, tone := string(phase), Dim
+		switch {
+		case i == here:
+			word, tone = "["+word+"]", Strong
+		case i < here:
+			tone = Good
+		}
+		length += utf8.RuneCountInString(word) + 1
+		parts = append(parts, p.paint(toned(word, tone)))
+	}
+	if length-1 > width || here < 0 {
+		return p.paint(toned(short(string(at), width), Strong))
+	}
+	return strings.Join(parts, " ")
+}
+
+// countdown is a bar and the seconds that the phase has left, and what it means.
+func countdown(p *paper, r *run.Report, now time.Time, width int) string {
+	done, left, ok := progress(r, now)
+	if !ok {
+		return short(meaning(r.Phase), width)
+	}
+	const bar = 24
+	full := int(done * bar)
+	text := fmt.Sprintf(" %2.0f s to go: %s", left.Seconds(), meaning(r.Phase))
+	if width < bar+10 {
+		return short(strings.TrimSpace(text), width)
+	}
+	tone := Dim
+	if r.Phase == run.Out || r.Phase == run.Noticed || r.Phase == run.Held {
+		tone = Warn
+	}
+	return p.paint(toned(strings.Repeat("█", full)+strings.Repeat("░", bar-full), tone)) + short(text, width-bar)
+}
+
+// short is the text cut to width, with an ellipsis where something is missing.
+func short(text string, width int) string {
+	text = clean(text)
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(width-1, 0)]) + "…"
+}
+
+// Changes are what happened between two looks at a run, one line each: for
+// logs and pipes, where a live view would be noise. before is nil at first.
+func Changes(before, r *run.Report, s Style) []string {
+	p := &paper{color: s.Color}
+	at := func(t time.Time) string {
+		when := t.In(s.in()).Format("15:04:05")
+		if r.Started != nil && !t.Before(*r.Started) {
+			when += fmt.Sprintf(" %+6.1f s", t.Sub(*r.Started).Seconds())
+		}
+		return when
+	}
+	var lines []string
+	say := func(t time.Time, v Value) { lines = append(lines, at(t)+"  "+p.paint(v)) }
+
+	seen := 0
+	was := map[string]run.Verdict{}
+	if before == nil {
+		lines = append(lines, p.paint(toned("drill "+r.ID+": "+what(r), Strong)))
+	} else {
+		seen = min(len(before.Timeline), len(r.Timeline))
+		for _, c := range before.Clients {
+			was[c.Address] = c.Verdict
+		}
+	}
+	for _, e := range r.Timeline[seen:] {
+		say(e.At, plain(e.What))
+	}
+	for _, c := range sorted(r.Clients) {
+		if c.Verdict == was[c.Address] || c.Verdict != run.Followed && c.Verdict != run.Stuck {
+			continue
+		}
+		who := c.Address
+		if c.Name != "" {
+			who = c.Name + " (" + c.Address + ")"
+		}
+		text := who + ": " + string(c.Verdict)
+		if c.FailoverSeconds != nil {
+			text += " after " + seconds(*c.FailoverSeconds)
+		}
+		if c.AnsweredBy != "" {
+			text += ", answered by " + c.AnsweredBy
+		}
+		say(s.Now, toned(text, verdictTone(c.Verdict)))
+	}
+	return lines
+}

@@ -1,0 +1,156 @@
+package view
+
+import (
+	"fmt"
+	"time"
+
+	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol"
+)
+
+// planView is a plan in words.
+type planView struct {
+	Outcome   Value
+	Server    string
+	Fleet     string
+	What      string
+	Checks    Table
+	Refusals  []finding
+	Targets   Table
+	Missing   int
+	Warnings  []run.Warning
+	Steps     []string
+	Shortened []string
+}
+
+func viewPlan(p *run.Plan, now time.Time) planView {
+	v := planView{
+		Outcome: toned("allowed", Good), Server: p.Server, Fleet: p.Fleet, What: planWhat(p),
+		Targets: targetTable(p.Targets, now), Missing: max(p.TargetsTotal-len(p.Targets), 0),
+		Warnings: p.Warnings, Steps: p.Steps, Shortened: p.Shortened,
+		Checks: Table{Columns: []Column{{Field: "passed", Head: "CHECK"}, {Field: "reason", Head: "GUARDS AGAINST"}, {Field: "message", Head: "WHAT IT FOUND"}}},
+	}
+	if !p.Allowed {
+		v.Outcome = toned("refused", Bad)
+	}
+	for _, c := range p.Checks {
+		answer := toned("ok", Good)
+		switch {
+		case c.Ignored:
+			answer = toned("ignored", Warn)
+		case !c.Passed:
+			answer = toned("refused", Bad)
+			v.Refusals = append(v.Refusals, finding{string(c.Reason), c.Message, Advice(c.Reason)})
+		}
+		v.Checks.Rows = append(v.Checks.Rows, []Value{answer, plain(string(c.Reason)), plain(c.Message)})
+	}
+	return v
+}
+
+// planWhat says in a sentence what the drill would do.
+func planWhat(p *run.Plan) string {
+	return fmt.Sprintf("%s would %s the queries of %s for %d s: %s seen in the last hour.", p.Server,
+		pick(p.Spec.Mode == protocol.ModeRefused, "refuse", "drop"),
+		whom(p.Spec.Everyone, p.Spec.Clients, p.Spec.Exclude), p.Spec.Seconds, many(max(p.TargetsTotal, len(p.Targets)), "client"))
+}
+
+func targetTable(targets []run.PlanClient, now time.Time) Table {
+	t := Table{Columns: []Column{
+		{Field: "address", Head: "CLIENT"}, {Field: "name", Head: "NAME"}, {Field: "queries", Head: "QUERIES", Right: true},
+		{Field: "lastSeen", Head: "LAST SEEN", Right: true}, {Field: "singleHomed", Head: "OTHER SERVERS"},
+	}}
+	for _, c := range targets {
+		others := plain("yes")
+		if c.SingleHomed {
+			others = toned("none in 7 days", Warn)
+		}
+		t.Rows = append(t.Rows, []Value{plain(c.Address), plain(orUnknown(c.Name)), plain(count(c.Queries)), plain(ago(c.LastSeen, now)), others})
+	}
+	return t
+}
+
+func planText(p *paper, v planView) {
+	p.line("%s  drill of %s (fleet %s)", p.badge(v.Outcome), clean(v.Server), clean(v.Fleet))
+	p.line("%s", wrap(clean(v.What), textWidth, ""))
+	if len(v.Refusals) > 0 {
+		p.head("Why it may not start")
+		findings(p, v.Refusals)
+	}
+	if len(v.Warnings) > 0 {
+		p.head("Know before you start")
+		for _, w := range v.Warnings {
+			text := p.paint(toned(w.Kind, Warn)) + ": " + clean(w.Message)
+			if len(w.Clients) > 0 {
+				text += " (" + clean(list(w.Clients, 5)) + ")"
+			}
+			p.line("  %s", wrap(text, textWidth, "    "))
+		}
+	}
+	p.head("Clients that would be drilled")
+	if len(v.Targets.Rows) == 0 {
+		p.line("  none seen in the last hour")
+	} else {
+		p.table(v.Targets, "  ")
+	}
+	if v.Missing > 0 {
+		p.line("  … and %s more", count(v.Missing))
+	}
+	if len(v.Steps) > 0 {
+		p.head("What would happen")
+		for i, s := range v.Steps {
+			p.line("  %d. %s", i+1, wrap(clean(s), textWidth-5, "     "))
+		}
+	}
+	if len(v.Checks.Rows) > 0 {
+		p.head("Checks")
+		p.table(v.Checks, "  ")
+	}
+	if len(v.Shortened) > 0 {
+		p.head("Shortened or ignored")
+		for _, s := range v.Shortened {
+			p.line("  %s", clean(s))
+		}
+	}
+}
+
+// findings with what to do about each.
+func findings(p *paper, all []finding) {
+	for _, f := range all {
+		p.line("  %s", wrap(p.paint(toned(f.Reason, Bad))+": "+clean(f.Message), textWidth, "    "))
+		if f.Next != "" {
+			p.line("    %s", wrap("Do: "+f.Next, textWidth-4, "        "))
+		}
+	}
+}
+
+// PlanSummary is a plan in a few lines: what somebody is asked to confirm.
+func PlanSummary(p *run.Plan, s Style) string {
+	out := &paper{color: s.Color}
+	out.line("%s", wrap(clean(planWhat(p)), textWidth, ""))
+	single := 0
+	for _, c := range p.Targets {
+		if c.SingleHomed {
+			single++
+		}
+	}
+	if single > 0 {
+		out.line("%s", out.paint(toned(fmt.Sprintf("%s with no other server in 7 days: without DNS for that long.", many(single, "client")), Warn)))
+	}
+	for _, w := range p.Warnings {
+		out.line("  %s", wrap(out.paint(toned(w.Kind, Warn))+": "+clean(w.Message), textWidth, "    "))
+	}
+	return out.String()
+}
+
+// Refused is a refusal for people: each reason with what to do.
+func Refused(checks []run.Check, s Style) string {
+	out := &paper{color: s.Color}
+	var all []finding
+	for _, c := range checks {
+		if !c.Passed {
+			all = append(all, finding{string(c.Reason), c.Message, Advice(c.Reason)})
+		}
+	}
+	findings(out, all)
+	return out.String()
+}

@@ -1,0 +1,97 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+)
+
+// textWidth is where sentences are broken: tables are as wide as they are.
+const textWidth = 96
+
+// reportText is the report as a table for people. Wide adds the timeline, each
+// survivor by itself, versions and what was asked for.
+func reportText(p *paper, v reportView, wide bool) {
+	p.line("%s  drill %s", p.badge(v.Outcome), clean(v.ID))
+	p.line("%s", wrap(clean(v.What), textWidth, ""))
+	if v.Why != "" {
+		p.line("%s", wrap("Why: "+clean(v.Why), textWidth, "     "))
+	}
+	if v.Next != "" {
+		p.line("%s", wrap("Do: "+v.Next, textWidth, "    "))
+	}
+	p.WriteByte('\n')
+	p.pairs(v.About)
+	p.WriteByte('\n')
+	p.pairs(v.Figures)
+
+	if len(v.Findings) > 0 {
+		p.head("Findings")
+		findings(p, v.Findings)
+	}
+
+	p.head("Clients: " + clientLine(v))
+	if len(v.Clients.Rows) == 0 {
+		p.line("  none")
+	} else {
+		p.table(v.Clients, "  ")
+	}
+	if v.Missing > 0 {
+		p.line("  … and %s more: -o json has them all", count(v.Missing))
+	}
+	for _, c := range v.Verdicts {
+		if c.Next != "" {
+			p.line("  %s", wrap(p.paint(toned(string(c.Verdict), c.Tone))+": "+c.Means+" "+c.Next, textWidth, "    "))
+		}
+	}
+
+	if len(v.Survivor.Rows) > 0 {
+		p.head("The other servers, before and during")
+		t := v.Survivor
+		if !wide {
+			t = t.narrow()
+			t.Rows = t.Rows[:min(len(t.Rows), 2)]
+		}
+		p.table(t, "  ")
+	}
+	if len(v.Monitors.Rows) > 0 {
+		p.head("Monitors")
+		p.table(v.Monitors, "  ")
+	}
+	if len(v.Unheard.Rows) > 0 {
+		p.head("Could not tell")
+		p.table(v.Unheard, "  ")
+	}
+	if len(v.Shortened) > 0 {
+		p.head("Shortened or ignored")
+		for _, s := range v.Shortened {
+			p.line("  %s", clean(s))
+		}
+	}
+	if !wide {
+		return
+	}
+	if len(v.Timeline.Rows) > 0 {
+		p.head("Timeline")
+		p.table(v.Timeline, "  ")
+	}
+	p.head("Asked for")
+	p.pairs(v.Spec)
+	if len(v.Versions) > 0 {
+		p.head("Versions")
+		p.pairs(v.Versions)
+	}
+}
+
+// clientLine counts the clients by verdict: 5 followed, 1 stuck.
+func clientLine(v reportView) string {
+	var parts []string
+	for _, c := range v.Verdicts {
+		if c.Count > 0 {
+			parts = append(parts, fmt.Sprintf("%s %s", count(c.Count), c.Verdict))
+		}
+	}
+	if len(parts) == 0 {
+		return "nobody had anything to tell"
+	}
+	return strings.Join(parts, ", ")
+}
