@@ -37,6 +37,7 @@ func failed() *run.Report {
 		},
 		Findings: []run.Finding{{Reason: run.ClientsStuck, Message: "1 client is stuck; none is allowed to be"},
 			{Reason: run.RetriesRising, Message: "survivors were asked 1.42 times per question for 3 s, 1.02 before"}},
+		Checks:   plan(true).Checks,
 		Baseline: &run.Traffic{Seconds: 30, Queries: 41233, Answers: 41233, Errors: 12, ErrorShare: 12.0 / 41233, RetriesPerQuestion: 1.02, P50Ms: 0.2, P99Ms: 3},
 		During:   &run.Traffic{Seconds: 60, Queries: 121904, Answers: 121900, Errors: 40, ErrorShare: 40.0 / 121900, RetriesPerQuestion: 1.42, P50Ms: 0.35, P99Ms: 15},
 		Survivors: []run.ServerReport{
@@ -90,6 +91,8 @@ func running() *run.Report {
 	r.Phase, r.Outcome, r.Reason, r.Message, r.Ended = run.Noticed, "", "", "", nil
 	r.TimeToMoveSeconds, r.HeldSeconds, r.BackSeconds, r.Findings, r.Coverage = nil, nil, nil, nil, nil
 	r.Timeline, r.Amended = r.Timeline[:4], false
+	r.Clients = []run.ClientReport{r.Clients[0], r.Clients[2], {Address: "192.0.2.31", Name: "thermostat"}, {Address: "192.0.2.24"}}
+	r.ClientsTotal, r.Verdicts, r.Lost, r.LostSampled = 4, run.Verdicts{}, 0, false
 	return r
 }
 

@@ -76,7 +76,6 @@ func HTML(w io.Writer, r *run.Report, s Style) error {
 		"Ring":     coverageRing(r.Coverage),
 		"Radius":   ringRadius,
 		"Segments": segments(v.Verdicts),
-		"Line":     clientLine(v),
 		"Schema":   r.Schema,
 		"Amended":  r.Amended,
 	})

@@ -28,23 +28,33 @@ func viewPlan(p *run.Plan, now time.Time) planView {
 		Outcome: toned("allowed", Good), Server: p.Server, Fleet: p.Fleet, What: planWhat(p),
 		Targets: targetTable(p.Targets, now), Missing: max(p.TargetsTotal-len(p.Targets), 0),
 		Warnings: p.Warnings, Steps: p.Steps, Shortened: p.Shortened,
-		Checks: Table{Columns: []Column{{Field: "passed", Head: "CHECK"}, {Field: "reason", Head: "GUARDS AGAINST"}, {Field: "message", Head: "WHAT IT FOUND"}}},
+		Checks: checkTable(p.Checks),
 	}
 	if !p.Allowed {
 		v.Outcome = toned("refused", Bad)
 	}
 	for _, c := range p.Checks {
+		if !c.Passed && !c.Ignored {
+			v.Refusals = append(v.Refusals, finding{string(c.Reason), c.Message, Advice(c.Reason)})
+		}
+	}
+	return v
+}
+
+// checkTable is what every guard answered.
+func checkTable(checks []run.Check) Table {
+	t := Table{Columns: []Column{{Field: "passed", Head: "CHECK"}, {Field: "reason", Head: "GUARDS AGAINST"}, {Field: "message", Head: "WHAT IT FOUND"}}}
+	for _, c := range checks {
 		answer := toned("ok", Good)
 		switch {
 		case c.Ignored:
 			answer = toned("ignored", Warn)
 		case !c.Passed:
 			answer = toned("refused", Bad)
-			v.Refusals = append(v.Refusals, finding{string(c.Reason), c.Message, Advice(c.Reason)})
 		}
-		v.Checks.Rows = append(v.Checks.Rows, []Value{answer, plain(string(c.Reason)), plain(c.Message)})
+		t.Rows = append(t.Rows, []Value{answer, plain(string(c.Reason)), plain(c.Message)})
 	}
-	return v
+	return t
 }
 
 // planWhat says in a sentence what the drill would do.

@@ -21,6 +21,7 @@ type reportView struct {
 	About    []Pair // who, when, where
 	Figures  []Pair
 	Verdicts []verdictCount
+	Counted  string // the verdicts in a line
 	Findings []finding
 	Clients  Table
 	Missing  int // clients that are on another page
@@ -28,6 +29,7 @@ type reportView struct {
 	Monitors Table
 	Unheard  Table
 	Timeline Table
+	Checks   Table
 	Versions []Pair
 	Spec     []Pair
 	// Shortened waits and ignored checks, as the report has them.
@@ -63,6 +65,14 @@ func verdictTone(v run.Verdict) Tone {
 	return Dim
 }
 
+// verdictWord is the verdict, or what a client without one does while the run is on.
+func verdictWord(v run.Verdict) string {
+	if v == "" {
+		return "waiting"
+	}
+	return string(v)
+}
+
 func outcomeTone(o run.Outcome) Tone {
 	switch o {
 	case run.Passed:
@@ -92,12 +102,14 @@ func viewReport(r *run.Report, in *time.Location) reportView {
 		About:     about(r, in),
 		Figures:   figures(r),
 		Verdicts:  verdicts(r),
+		Counted:   counted(r),
 		Clients:   clientTable(r),
 		Missing:   max(r.ClientsTotal-len(r.Clients), 0),
 		Survivor:  survivorTable(r),
 		Monitors:  monitorTable(r),
 		Unheard:   unheardTable(r, in),
 		Timeline:  timelineTable(r, in),
+		Checks:    checkTable(r.Checks),
 		Versions:  versions(r),
 		Spec:      spec(r),
 		Shortened: r.Shortened,
@@ -220,6 +232,25 @@ func verdicts(r *run.Report) []verdictCount {
 	return out
 }
 
+// counted are the verdicts in a line: 1 stuck, 5 followed.
+func counted(r *run.Report) string {
+	var parts []string
+	for _, c := range verdicts(r) {
+		if c.Count > 0 {
+			parts = append(parts, count(c.Count)+" "+string(c.Verdict))
+		}
+	}
+	switch {
+	case len(parts) > 0:
+		return strings.Join(parts, ", ")
+	case !r.Phase.Final():
+		return "no verdicts before the end"
+	case r.Started == nil:
+		return "nobody was drilled"
+	}
+	return "nobody had anything to tell"
+}
+
 // sorted are the clients as people want to read them: the worst first, among
 // those that followed the slowest first.
 func sorted(clients []run.ClientReport) []run.ClientReport {
@@ -255,7 +286,7 @@ func clientTable(r *run.Report) Table {
 			lost.Tone = Warn
 		}
 		t.Rows = append(t.Rows, []Value{
-			plain(c.Address), plain(orUnknown(c.Name)), toned(string(c.Verdict), verdictTone(c.Verdict)),
+			plain(c.Address), plain(orUnknown(c.Name)), toned(verdictWord(c.Verdict), verdictTone(c.Verdict)),
 			plain(maybeSeconds(c.FailoverSeconds)), plain(count(c.Drilled)), lost,
 			plain(orUnknown(c.AnsweredBy)), toned(orUnknown(string(c.Returned)), Dim),
 		})

@@ -1,10 +1,5 @@
 package view
 
-import (
-	"fmt"
-	"strings"
-)
-
 // textWidth is where sentences are broken: tables are as wide as they are.
 const textWidth = 96
 
@@ -29,7 +24,7 @@ func reportText(p *paper, v reportView, wide bool) {
 		findings(p, v.Findings)
 	}
 
-	p.head("Clients: " + clientLine(v))
+	p.head("Clients: " + v.Counted)
 	if len(v.Clients.Rows) == 0 {
 		p.line("  none")
 	} else {
@@ -74,24 +69,14 @@ func reportText(p *paper, v reportView, wide bool) {
 		p.head("Timeline")
 		p.table(v.Timeline, "  ")
 	}
+	if len(v.Checks.Rows) > 0 {
+		p.head("Checks")
+		p.table(v.Checks, "  ")
+	}
 	p.head("Asked for")
 	p.pairs(v.Spec)
 	if len(v.Versions) > 0 {
 		p.head("Versions")
 		p.pairs(v.Versions)
 	}
-}
-
-// clientLine counts the clients by verdict: 5 followed, 1 stuck.
-func clientLine(v reportView) string {
-	var parts []string
-	for _, c := range v.Verdicts {
-		if c.Count > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", count(c.Count), c.Verdict))
-		}
-	}
-	if len(parts) == 0 {
-		return "nobody had anything to tell"
-	}
-	return strings.Join(parts, ", ")
 }
