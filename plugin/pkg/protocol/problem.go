@@ -25,6 +25,7 @@ const (
 	ReasonOtherRecording Reason = "OtherRecording"   // 409: another drill is being recorded
 	ReasonTooLarge       Reason = "TooLarge"         // 413
 	ReasonInternal       Reason = "Internal"         // 500
+	ReasonBusy           Reason = "Busy"             // 503: as many of these are on as there may be; try again in a second
 )
 
 // ProblemType stands before the reason in Problem.Type.
