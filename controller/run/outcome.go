@@ -8,7 +8,7 @@ import (
 // findingOrder ranks findings: the first one there is the run's reason.
 var findingOrder = []Reason{
 	ErrorsOnSurvivors, RetriesRising, LatencyRising, MonitorLost, NoneHealthy, NotBack, NotAcknowledged,
-	ClientsStuck, Incomplete, NotNoticed, NoEvidence, NotMoved, SlowToNotice, SlowToMove,
+	ClientsStuck, Incomplete, NoEvidence, NotNoticed, NotMoved, SlowToNotice, SlowToMove,
 }
 
 // conclude makes the outcome out of what was found.
@@ -46,7 +46,7 @@ func (r *Run) findOut() {
 	if v.Unknown > 0 {
 		r.find(Incomplete, "%s may or may not have failed over: %s", plural(v.Unknown, "client", "clients"), r.whoWasNotHeard())
 	}
-	if v.Followed == 0 && v.Stuck == 0 && v.Unknown == 0 {
+	if v.Followed == 0 && v.Stuck == 0 && v.Unknown == 0 && !r.found(Incomplete) {
 		r.find(NoEvidence, "no client asked enough to tell whether it fails over")
 	}
 	if r.Outcome != "" { // it ended early: how fast it was says nothing

@@ -82,9 +82,10 @@ type Peer struct {
 
 // Standing is how a server stood before the drill.
 type Standing struct {
-	Ready   bool `json:"ready"`
-	Routed  bool `json:"routed"`
-	Healthy bool `json:"healthy"`
+	BootID  string `json:"bootId,omitempty"`
+	Ready   bool   `json:"ready"`
+	Routed  bool   `json:"routed"`
+	Healthy bool   `json:"healthy"`
 }
 
 // Answer is an answer to a client by a server, Unix ms on the controller's clock.

@@ -19,9 +19,14 @@ const (
 	listenFor = 1500 * time.Millisecond
 	// listenRetry for a server that misses its recording; retried throughout.
 	listenRetry = 5 * time.Second
-	// noticePatience is how long after its end, as we know it, a drill's server
+	// endPatience is how long after its end, as we know it, a drill's server
 	// is given to say so itself, before it is told.
 	endPatience = 2 * time.Second
+	// unrecordFor a server that does not answer; recordings end by themselves.
+	unrecordFor = time.Minute
+	// endEveryLate is how often the end is asked for once endOften is over.
+	endOften     = protocol.LeaseSeconds * time.Second
+	endEveryLate = 10 * time.Second
 )
 
 // Step takes in what was observed and moves the run on. It returns the run as
@@ -310,7 +315,8 @@ func (r *Run) ask(f *Facts, now time.Time) {
 	for i := range f.Servers {
 		t := &f.Servers[i]
 		r.Before[t.Name] = Standing{
-			Ready: t.Ready != nil && *t.Ready, Routed: t.Routed != nil && *t.Routed, Healthy: healthy(t, now),
+			BootID: t.State.BootID,
+			Ready:  t.Ready != nil && *t.Ready, Routed: t.Routed != nil && *t.Routed, Healthy: healthy(t, now),
 		}
 		p := &Peer{OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr}
 		if t.Heard {
@@ -323,6 +329,9 @@ func (r *Run) ask(f *Facts, now time.Time) {
 
 func (r *Run) refuse(reason Reason, message string, now time.Time) {
 	r.Outcome, r.Reason, r.Message = Refusal, reason, message
+	for _, p := range r.Peers {
+		p.NextTry = time.Time{} // what was begun is put back at once
+	}
 	r.enter(Refused, now, "refused: %s", message)
 }
 
@@ -431,14 +440,14 @@ func (r *Run) unrecord(now time.Time) []Action {
 		if !p.Asked || p.Dropped {
 			continue
 		}
-		if now.Sub(r.Since) > time.Duration(r.Spec.Timings.RetrySeconds)*time.Second {
-			p.Dropped = true // it has ended by itself long ago
+		if now.Sub(r.Since) > unrecordFor {
+			p.Dropped = true // it ends by itself
 			continue
 		}
 		if now.Before(p.NextTry) {
 			continue
 		}
-		p.NextTry = now.Add(tryEvery)
+		p.NextTry = now.Add(listenRetry)
 		actions = append(actions, Action{Kind: ActUnrecord, Server: name, BootID: p.BootID, Drill: r.Spec.ID})
 	}
 	return actions
@@ -599,6 +608,9 @@ func (r *Run) advanceBack(o *Observation, now time.Time) []Action {
 		return nil
 	}
 	r.NextTry = now.Add(tryEvery)
+	if now.Sub(r.Since) >= endOften {
+		r.NextTry = now.Add(endEveryLate)
+	}
 	return []Action{{Kind: ActEnd, Server: r.Spec.Server, BootID: r.drilled().BootID, Drill: r.Spec.ID}}
 }
 

@@ -154,11 +154,12 @@ func otherServerLost(r *Run, o *Observation, now time.Time) string {
 	var lost []string
 	for i := range o.Facts.Servers {
 		t := &o.Facts.Servers[i]
-		if t.Name == r.Spec.Server || !r.Before[t.Name].Healthy {
+		before := r.Before[t.Name]
+		if t.Name == r.Spec.Server || !before.Healthy {
 			continue
 		}
-		switch p := r.Peers[t.Name]; {
-		case t.Heard && p != nil && p.BootID != "" && t.State.BootID != p.BootID:
+		switch {
+		case t.Heard && before.BootID != "" && t.State.BootID != before.BootID:
 			lost = append(lost, t.Name+" restarted")
 		case !healthy(t, now):
 			lost = append(lost, t.Name+" fails ("+orNothing(t.ProbeError)+")")

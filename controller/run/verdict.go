@@ -143,6 +143,10 @@ func (r *Run) verdict(addr string, drilled *witness, others []*witness, unheard 
 			s := float64(max(best.AtMs-first, 0)) / 1000
 			out.FailoverSeconds = &s
 		}
+	case r.sawAnswer(addr, others):
+		// Its server told so while the drill was on, and its part is lost since:
+		// when it had answered before is lost with it, so there is no time.
+		out.Verdict, out.AnsweredBy = Followed, r.Answered[addr].Server
 	case here.Drilled < stuckAt:
 		out.Verdict = Quiet
 	case unheard || late:
@@ -151,6 +155,13 @@ func (r *Run) verdict(addr string, drilled *witness, others []*witness, unheard 
 		out.Verdict = Stuck
 	}
 	return out
+}
+
+// sawAnswer reports whether a server that is not among the witnesses was seen to
+// answer the client while the drill was on.
+func (r *Run) sawAnswer(addr string, witnesses []*witness) bool {
+	a, ok := r.Answered[addr]
+	return ok && !slices.ContainsFunc(witnesses, func(w *witness) bool { return w.server == a.Server })
 }
 
 // followedAt is the first answer of w to the client from its first drilled
