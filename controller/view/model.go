@@ -62,5 +62,7 @@ func (t Table) narrow() Table {
 	return out
 }
 
-func plain(text string) Value            { return Value{Text: text} }
-func toned(text string, tone Tone) Value { return Value{Text: text, Tone: tone} }
+func plain(text string) Value { return toned(text, Plain) }
+
+// toned is where foreign text enters the model, so it is cleaned here.
+func toned(text string, tone Tone) Value { return Value{Text: clean(text), Tone: tone} }

@@ -137,7 +137,7 @@ func newLane(c run.ClientReport, y, out float64, x func(float64) float64) lane {
 		who = c.Address
 	}
 	l := lane{Y: at(y + laneHeight/2 - 1), TextY: at(y + laneHeight/2 + 3), Client: short(who, 24), Class: string(c.Verdict), End: at(x(0))}
-	l.Title = who + " (" + c.Address + "): " + verdictWord(c.Verdict)
+	l.Title = clean(who + " (" + c.Address + "): " + verdictWord(c.Verdict))
 	switch c.Verdict {
 	case run.Followed:
 		l.Line, l.Outcome = true, "asked both all along"

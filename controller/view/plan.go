@@ -25,9 +25,9 @@ type planView struct {
 
 func viewPlan(p *run.Plan, now time.Time) planView {
 	v := planView{
-		Outcome: toned("allowed", Good), Server: p.Server, Fleet: p.Fleet, What: planWhat(p),
+		Outcome: toned("allowed", Good), Server: clean(p.Server), Fleet: clean(p.Fleet), What: clean(planWhat(p)),
 		Targets: targetTable(p.Targets, now), Missing: max(p.TargetsTotal-len(p.Targets), 0),
-		Warnings: p.Warnings, Steps: p.Steps, Shortened: p.Shortened,
+		Warnings: p.Warnings, Steps: cleaned(p.Steps), Shortened: cleaned(p.Shortened),
 		Checks: checkTable(p.Checks),
 	}
 	if !p.Allowed {
@@ -35,7 +35,7 @@ func viewPlan(p *run.Plan, now time.Time) planView {
 	}
 	for _, c := range p.Checks {
 		if !c.Passed && !c.Ignored {
-			v.Refusals = append(v.Refusals, finding{string(c.Reason), c.Message, Advice(c.Reason)})
+			v.Refusals = append(v.Refusals, newFinding(c.Reason, c.Message))
 		}
 	}
 	return v
@@ -158,7 +158,7 @@ func Refused(checks []run.Check, s Style) string {
 	var all []finding
 	for _, c := range checks {
 		if !c.Passed {
-			all = append(all, finding{string(c.Reason), c.Message, Advice(c.Reason)})
+			all = append(all, newFinding(c.Reason, c.Message))
 		}
 	}
 	findings(out, all)

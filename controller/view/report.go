@@ -50,6 +50,10 @@ type finding struct {
 	Reason, Message, Next string
 }
 
+func newFinding(r run.Reason, message string) finding {
+	return finding{clean(string(r)), clean(message), Advice(r)}
+}
+
 // verdictOrder is the order in which people want to know.
 var verdictOrder = []run.Verdict{run.Stuck, run.Unknown, run.Followed, run.Quiet, run.Elsewhere}
 
@@ -95,10 +99,10 @@ func outcomeWord(o run.Outcome, p run.Phase) string {
 
 func viewReport(r *run.Report, in *time.Location) reportView {
 	v := reportView{
-		ID:        r.ID,
+		ID:        clean(r.ID),
 		Outcome:   toned(outcomeWord(r.Outcome, r.Phase), outcomeTone(r.Outcome)),
-		What:      what(r),
-		Why:       why(r),
+		What:      clean(what(r)),
+		Why:       clean(why(r)),
 		About:     about(r, in),
 		Figures:   figures(r),
 		Verdicts:  verdicts(r),
@@ -112,10 +116,10 @@ func viewReport(r *run.Report, in *time.Location) reportView {
 		Checks:    checkTable(r.Checks),
 		Versions:  versions(r),
 		Spec:      spec(r),
-		Shortened: r.Shortened,
+		Shortened: cleaned(r.Shortened),
 	}
 	for _, f := range r.Findings {
-		v.Findings = append(v.Findings, finding{string(f.Reason), f.Message, Advice(f.Reason)})
+		v.Findings = append(v.Findings, newFinding(f.Reason, f.Message))
 	}
 	// A finding already says what to do about the reason that it is.
 	if !slices.ContainsFunc(r.Findings, func(f run.Finding) bool { return f.Reason == r.Reason }) {
@@ -371,7 +375,7 @@ func versions(r *run.Report) []Pair {
 	slices.Sort(names)
 	out := make([]Pair, 0, len(names))
 	for _, name := range names {
-		out = append(out, Pair{Field: "versions." + name, Label: name, Value: plain(orUnknown(r.Versions[name]))})
+		out = append(out, Pair{Field: "versions." + clean(name), Label: clean(name), Value: plain(orUnknown(r.Versions[name]))})
 	}
 	return out
 }

@@ -175,3 +175,11 @@ func clean(s string) string {
 		return r
 	}, s)
 }
+
+func cleaned(all []string) []string {
+	out := make([]string, len(all))
+	for i, s := range all {
+		out[i] = clean(s)
+	}
+	return out
+}
