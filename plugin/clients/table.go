@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -134,6 +135,15 @@ func (t *Table) SetInfrastructure(prefixes []netip.Prefix) {
 func (t *Table) Infrastructure(a netip.Addr) bool {
 	set := t.infra.Load()
 	return set != nil && set.Contains(a)
+}
+
+// InfrastructurePrefixes are those that SetInfrastructure was given.
+func (t *Table) InfrastructurePrefixes() []netip.Prefix {
+	set := t.infra.Load()
+	if set == nil {
+		return nil
+	}
+	return slices.Collect(set.All())
 }
 
 // Query counts a query that has arrived. What becomes of it is to be reported

@@ -61,6 +61,13 @@ func (h *Holders[O]) Peek(c *caddy.Controller) *O {
 	return o
 }
 
+// None says whether nobody holds the state.
+func (h *Holders[O]) None() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.live) == 0
+}
+
 func (h *Holders[O]) take(o *O) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

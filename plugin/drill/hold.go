@@ -1,0 +1,81 @@
+package drill
+
+import (
+	"context"
+	"sync"
+)
+
+// maxHeld is how many queries wait at once, each with its goroutine and its
+// stream (some 20 KiB): more clients than that are told REFUSED.
+const maxHeld = 4096
+
+// held is how a wait ended.
+type held int
+
+const (
+	heldGaveUp  held = iota // the client went away
+	heldEnded               // the drill did
+	heldLeaving             // this Corefile is being replaced
+	heldFull                // there was no room to wait
+)
+
+// hold keeps a query waiting, as a dead node would, until its client gives up or
+// the drill ends. A server that stops waits for its requests, so those of a
+// Corefile that is being replaced may not wait.
+func (e *Engine) hold(ctx context.Context, r *Running, leaving <-chan struct{}) held {
+	if e.held.Add(1) > maxHeld {
+		e.held.Add(-1)
+		return heldFull
+	}
+	heldNow.Inc()
+	defer func() {
+		e.held.Add(-1)
+		heldNow.Dec()
+	}()
+	select {
+	case <-leaving: // first: with several ready, select would choose any
+		return heldLeaving
+	default:
+	}
+	select {
+	case <-ctx.Done():
+		return heldGaveUp
+	case <-r.done:
+		return heldEnded
+	case <-leaving:
+		return heldLeaving
+	}
+}
+
+// leave says when a Corefile is being replaced. That can be taken back.
+type leave struct {
+	mu   sync.Mutex
+	ch   chan struct{}
+	gone bool
+}
+
+func newLeave() *leave { return &leave{ch: make(chan struct{})} }
+
+func (l *leave) soon() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ch
+}
+
+func (l *leave) now() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.gone {
+		l.gone = true
+		close(l.ch)
+	}
+}
+
+func (l *leave) stay() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone {
+		l.gone = false
+		l.ch = make(chan struct{})
+	}
+}
