@@ -47,6 +47,9 @@ func (e *Engine) hold(ctx context.Context, r *Running, leaving <-chan struct{}) 
 	}
 }
 
+// Held is how many queries are kept waiting.
+func (e *Engine) Held() int { return int(e.held.Load()) }
+
 // leave says when a Corefile is being replaced. That can be taken back.
 type leave struct {
 	mu   sync.Mutex
