@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
@@ -58,9 +59,11 @@ func (ca *CA) Client(validity time.Duration, name string, roles ...string) (*Pai
 	return ca.issue(mtls.KindClient, protocol.ClientURIPrefix+name, name, nil, roles, validity)
 }
 
-// Roles are the roles in a caller's certificate: the organizational units of its
-// subject.
-func Roles(cert *x509.Certificate) []string { return cert.Subject.OrganizationalUnit }
+// Roles are the roles in a caller's certificate, sorted: the organizational
+// units of its subject.
+func Roles(cert *x509.Certificate) []string {
+	return slices.Sorted(slices.Values(cert.Subject.OrganizationalUnit))
+}
 
 func (ca *CA) issue(kind mtls.Kind, uri, name string, hosts, roles []string, validity time.Duration) (*Pair, error) {
 	until, err := ca.until(validity)
