@@ -8,13 +8,14 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	// maxHandshakes is how many connections may be on their way in. They are
-	// strangers still; honest ones take milliseconds.
-	maxHandshakes   = 64
+	// strangers still; honest ones take milliseconds. Each can take some 20 kB.
+	maxHandshakes   = 128
 	handshakeWithin = 5 * time.Second
 	// maxConnections of callers that are known, in all and for each. A fleet has
 	// two or three callers; each keeps a few connections.
@@ -26,8 +27,9 @@ const (
 // only connections whose caller is known.
 //
 // Strangers cannot keep it shut: when maxHandshakes are on their way, the
-// address that has most of them loses its oldest. So a flood throws out itself,
-// and who is quick gets in even from the flood's own address.
+// address that has most of them loses one, the oldest of those that never said a
+// word if there are such. So a flood throws out itself, and who speaks TLS at
+// once gets in even from the flood's own address.
 type gate struct {
 	ln    net.Listener
 	tls   *tls.Config // nil on a unix socket
@@ -45,7 +47,17 @@ type gate struct {
 type stranger struct {
 	net.Conn
 	from    string // address without port
-	evicted bool   // gate.mu
+	spoke   atomic.Bool
+	evicted bool // gate.mu
+}
+
+// Read notes that the other side said something.
+func (s *stranger) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if n > 0 && !s.spoke.Load() {
+		s.spoke.Store(true)
+	}
+	return n, err
 }
 
 func newGate(ln net.Listener) *gate {
@@ -127,7 +139,7 @@ func (g *gate) admit(c net.Conn) *stranger {
 	return s
 }
 
-// evict throws out the oldest stranger of the address that has most. g.mu is held.
+// evict throws out one stranger of the address that has most. g.mu is held.
 func (g *gate) evict() {
 	count := make(map[string]int, len(g.waiting))
 	most := 0
@@ -135,10 +147,22 @@ func (g *gate) evict() {
 		count[s.from]++
 		most = max(most, count[s.from])
 	}
-	i := slices.IndexFunc(g.waiting, func(s *stranger) bool { return count[s.from] == most })
-	g.waiting[i].evicted = true
-	_ = g.waiting[i].Close()
-	g.waiting = slices.Delete(g.waiting, i, i+1)
+	victim := -1
+	for i, s := range g.waiting { // oldest first
+		if count[s.from] != most {
+			continue
+		}
+		if !s.spoke.Load() {
+			victim = i
+			break
+		}
+		if victim < 0 {
+			victim = i
+		}
+	}
+	g.waiting[victim].evicted = true
+	_ = g.waiting[victim].Close()
+	g.waiting = slices.Delete(g.waiting, victim, victim+1)
 }
 
 // leave takes s off the list and says whether it was thrown out.
@@ -170,7 +194,7 @@ func (g *gate) identify(s *stranger) {
 
 // greet does the handshake, and makes the connection one of its caller's.
 func (g *gate) greet(s *stranger) (net.Conn, error) {
-	known := &known{Conn: s.Conn}
+	known := &known{Conn: s}
 	if g.tls == nil {
 		uid, err := peerUID(s.Conn)
 		if err != nil {
