@@ -7,11 +7,11 @@ import "time"
 const retryWindow = 6 * time.Second
 
 // retrySlots is the size of the one table of questions for all clients: 2 MiB.
-// A query takes up to two slots for 6 s, so it remembers some 10,000 queries a
-// second; beyond that the oldest are forgotten and counted.
+// A question takes two slots for 6 s, so it remembers some 5,000 questions a
+// second; beyond that the oldest of a bucket are forgotten, and counted.
 const (
 	retrySlots = 1 << 17
-	retryWays  = 4 // a bucket is one cache line
+	retryWays  = 8 // a bucket is two cache lines that are fetched together
 )
 
 // retrySlot remembers one question of one client, or one exact packet of it.
@@ -38,34 +38,36 @@ func newRetryTable(slots int) retryTable { return retryTable{make([]retrySlot, s
 
 func monoMs(mono int64) uint32 { return uint32(mono / int64(time.Millisecond)) } // #nosec G115 -- meant to wrap
 
-// touch finds the slot of tag, or takes one for it. fresh says that the question
-// was asked within the window; lost that another, still fresh, had to go.
-func (r *retryTable) touch(tag uint64, nowMs uint32) (i uint32, fresh, lost bool) {
+// touch finds the slot of tag in the bucket at base, or takes one for it. fresh
+// says that it was asked within the window; lost that another, still fresh, had
+// to go.
+func (r *retryTable) touch(base uint32, tag uint64, nowMs uint32) (i uint32, fresh, lost bool) {
 	const window = uint32(retryWindow / time.Millisecond)
-	base := uint32(tag>>17) % uint32(len(r.slots)/retryWays) * retryWays // #nosec G115 -- both bounded
-	bucket := r.slots[base : base+retryWays]
-	oldest, age := 0, uint32(0)
+	bucket := r.slots[base : base+retryWays : base+retryWays]
 	for w := range bucket {
-		s := &bucket[w]
-		a := nowMs - s.atMs
-		if s.tag == tag {
+		if s := &bucket[w]; s.tag == tag {
+			a := nowMs - s.atMs
 			// A little before now is another thread's clock reading, not 49 days.
-			fresh = a <= window || -a <= 1000
-			if !fresh {
+			if fresh = a <= window || -a <= 1000; !fresh {
 				s.held = 0
 			}
 			s.atMs = nowMs
 			return base + uint32(w), fresh, false // #nosec G115
 		}
+	}
+	oldest, age := 0, uint32(0)
+	for w := range bucket {
+		s := &bucket[w]
 		if s.tag == 0 {
-			a = 1<<31 - 1
+			oldest, age = w, window+1
+			break
 		}
-		if a >= age && a < 1<<31 {
+		if a := nowMs - s.atMs; a >= age && a < 1<<31 {
 			oldest, age = w, a
 		}
 	}
 	s := &bucket[oldest]
-	lost = s.tag != 0 && age <= window
+	lost = age <= window
 	*s = retrySlot{tag: tag, atMs: nowMs}
 	return base + uint32(oldest), false, lost // #nosec G115
 }
@@ -78,13 +80,15 @@ func (r *retryTable) at(i uint32, tag uint64) *retrySlot {
 	return &r.slots[i]
 }
 
-// asked notes a query and says whether it is a retry.
+// asked notes a query and says whether it is a retry. A question and its packets
+// stand in one bucket.
 //
 // An exact packet is only looked for on UDP: there it is a stub's resend. Over a
 // connection the port stays and DoH and DoQ always use ID 0, so the second of
 // two honest questions would look like one.
 func (r *retryTable) asked(pair, exact uint64, stream bool, nowMs uint32) (slot uint32, retry bool, lost int) {
-	slot, fresh, gone := r.touch(pair, nowMs)
+	base := uint32(pair>>20) & uint32(len(r.slots)-1) &^ (retryWays - 1) // #nosec G115 -- both bounded
+	slot, fresh, gone := r.touch(base, pair, nowMs)
 	if gone {
 		lost++
 	}
@@ -98,16 +102,17 @@ func (r *retryTable) asked(pair, exact uint64, stream bool, nowMs uint32) (slot 
 		}
 	}
 	s.held |= retryPending
-	if !stream {
-		_, again, gone := r.touch(exact, nowMs)
-		if gone {
-			lost++
-		}
-		retry = retry || again
-		if r.slots[slot].tag != pair { // the packet pushed its question out of a shared bucket
-			slot, _, _ = r.touch(pair, nowMs)
-			r.slots[slot].held |= retryPending
-		}
+	if stream {
+		return slot, retry, lost
 	}
-	return slot, retry, lost
+	_, again, gone := r.touch(base, exact, nowMs)
+	if gone {
+		lost++
+	}
+	if r.slots[slot].tag != pair { // the packet pushed its own question out
+		held := retryPending
+		slot, _, _ = r.touch(base, pair, nowMs)
+		r.slots[slot].held = held
+	}
+	return slot, retry || again, lost
 }

@@ -47,7 +47,9 @@ type Table struct {
 
 	dropped   atomic.Uint64 // clients replaced or not let in
 	recording atomic.Pointer[recording]
-	recorder  sync.Mutex // orders of recordings, one at a time; taken before admission
+
+	recorder   sync.Mutex // orders of recordings, one at a time; taken before admission
+	recordings uint32     // so far
 }
 
 type shard struct {
@@ -168,13 +170,15 @@ func (t *Table) Query(q Query, now Moment) Ticket {
 		s.count.retries++
 	}
 	again := false
+	var e *seenClient
 	if i := t.find(s, k, h); i != 0 {
 		t.see(s, i, tk.retry, now)
-		tk.entry, tk.gen = i, t.entries[i].gen
+		e = &t.entries[i]
+		tk.entry, tk.gen = i, e.gen
 	} else {
 		again = s.doorOf(h).knock(h, tk.retry, now.Ms)
 	}
-	if r := s.rec.of(k, now); r != nil {
+	if r := s.rec.of(k, e, now); r != nil {
 		r.asked(tk.retry, now.Ms)
 	}
 	s.mu.Unlock()
@@ -208,7 +212,8 @@ func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 	tk.state = ticketAnswered
 	s.count.answer(rcode, now.Mono-tk.began, now.Ms)
 	failed := isError(rcode)
-	if e := t.entryOf(tk); e != nil {
+	e := t.entryOf(tk)
+	if e != nil {
 		e.answers++
 		if failed {
 			e.errors++
@@ -219,7 +224,7 @@ func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 			d.errors++
 		}
 	}
-	if r := s.rec.of(tk.addr, now); r != nil {
+	if r := s.rec.of(tk.addr, e, now); r != nil {
 		r.answered(tk.question, failed, now.Ms)
 	}
 }
@@ -263,7 +268,7 @@ func (t *Table) Drilled(tk *Ticket, now Moment) {
 		slot.held = slot.held&^retryPending | retryDrilled
 	}
 	s.count.drilled++
-	if r := s.rec.of(tk.addr, now); r != nil {
+	if r := s.rec.of(tk.addr, t.entryOf(tk), now); r != nil {
 		r.drill(tk.question, again, now.Ms)
 	}
 }
