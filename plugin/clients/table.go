@@ -190,8 +190,9 @@ func (t *Table) Query(q Query, now Moment) Ticket {
 }
 
 // Answered counts the answer to a query, with its response code. The second one
-// of the same query is not counted, and of a query that a drill had taken none
-// is. Report it before it is sent: a client may ask again before a later report
+// of the same query is not counted. Of a query that a drill had taken none is:
+// if the drill has ended and it was answered after all, the client asks no longer
+// in vain, and that is all (a drill's own refusal is not reported here). Report it before it is sent: a client may ask again before a later report
 // gets here, and would seem to repeat an unanswered question.
 func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 	if tk.state != ticketOpen && tk.state != ticketDrilled {
