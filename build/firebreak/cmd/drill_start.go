@@ -37,7 +37,7 @@ Ctrl-C while watching leaves the drill running: it ends by itself.
 			if err != nil {
 				return err
 			}
-			if watch && noWatch {
+			if cmd.Flags().Changed("watch") && watch && noWatch {
 				return usage("--watch and --no-watch cannot both be")
 			}
 			if !dryRun && body.Reason == "" && !body.Terminal {
@@ -55,7 +55,7 @@ Ctrl-C while watching leaves the drill running: it ends by itself.
 					return err
 				}
 			}
-			return a.start(cmd.Context(), c, args[0], body, !noWatch)
+			return a.start(cmd.Context(), c, args[0], body, watch && !noWatch)
 		},
 	}
 	ask.flags(cmd)
@@ -91,8 +91,9 @@ func (a *app) confirm(ctx context.Context, c *client.Client, server string, body
 	if !p.Allowed {
 		return &client.Refused{Checks: p.Checks}
 	}
-	fmt.Fprint(a.Err, view.PlanSummary(p, a.style(a.Err)))
-	fmt.Fprint(a.Err, "Start it? [y/N] ")
+	person := a.person()
+	fmt.Fprint(person, view.PlanSummary(p, a.style(person)))
+	fmt.Fprint(person, "Start it? [y/N] ")
 	answer, err := readLine(ctx, a)
 	if err != nil {
 		return err
@@ -101,7 +102,7 @@ func (a *app) confirm(ctx context.Context, c *client.Client, server string, body
 	case "y", "yes":
 		return nil
 	}
-	fmt.Fprintln(a.Err, "Not started; nothing was changed.")
+	fmt.Fprintln(person, "Not started; nothing was changed.")
 	return &silent{exitError}
 }
 

@@ -52,7 +52,7 @@ func (q *request) flags(cmd *cobra.Command) {
 func (q *request) body(a *app) (view.DrillRequest, error) {
 	b := view.DrillRequest{
 		Mode: protocol.DrillMode(q.mode), Readiness: protocol.Readiness(q.readiness), Everyone: q.everyone,
-		Clients: q.clients, Exclude: q.exclude, Reason: q.reason, Terminal: a.person(),
+		Clients: q.clients, Exclude: q.exclude, Reason: q.reason, Terminal: a.person() != nil,
 		DurationSeconds: int(q.duration / time.Second),
 	}
 	switch {

@@ -38,9 +38,22 @@ func terminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// person reports whether somebody can be asked: questions go to standard error
-// and are answered on standard input.
-func (s Streams) person() bool { return terminal(s.In) && terminal(s.Err) }
+// person is where somebody can be asked who answers on standard input; nil
+// where nobody sits. Like sudo and ssh it asks at the terminal itself, should
+// standard error be a file.
+func (s Streams) person() io.Writer {
+	if !terminal(s.In) {
+		return nil
+	}
+	if terminal(s.Err) {
+		return s.Err
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0) // open until the program ends
+	if err != nil {
+		return nil
+	}
+	return tty
+}
 
 // size of the terminal that a stream is.
 func size(stream any) (width, height int) {
