@@ -341,7 +341,7 @@ func (c *checker) checkSchedules() {
 		names[s.Name] = at
 		for j, name := range s.Servers {
 			if !slices.ContainsFunc(c.config.Servers, func(x ServerConfig) bool { return x.Name == name }) {
-				c.bad(fmt.Sprintf("%s.servers[%d]", at, j), "the fleet has no server %q: %s", name, didYouMean(name, c.config.ServerNames()))
+				c.bad(fmt.Sprintf("%s.servers[%d]", at, j), "the fleet has no server %q: %s", name, DidYouMean(name, c.config.ServerNames()))
 			}
 		}
 		for _, l := range []struct {

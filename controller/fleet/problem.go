@@ -79,8 +79,8 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// didYouMean says what s was probably meant to be, or all that it could be.
-func didYouMean(s string, words []string) string {
+// DidYouMean says what s was probably meant to be, or all that it could be.
+func DidYouMean(s string, words []string) string {
 	if w := nearest(s, words); w != "" {
 		return fmt.Sprintf("did you mean %q?", w)
 	}

@@ -74,7 +74,7 @@ func (c *Config) member(s string) ([]netip.Prefix, error) {
 	}
 	p, err := ParsePrefix(s)
 	if err != nil && !looksLikeAddress(s) {
-		err = fmt.Errorf("%q is no address, no prefix and no name under names: %s", s, didYouMean(s, append(sorted(c.names), "an address")))
+		err = fmt.Errorf("%q is no address, no prefix and no name under names: %s", s, DidYouMean(s, append(sorted(c.names), "an address")))
 	}
 	if err != nil {
 		return nil, err

@@ -126,7 +126,7 @@ func (s *strict) fields(n *yaml.Node, v reflect.Value, path string) {
 		field, known := index[key.Value]
 		switch line, twice := seen[key.Value]; {
 		case !known || key.Kind != yaml.ScalarNode:
-			s.bad(at, "there is no such field: %s", didYouMean(key.Value, names))
+			s.bad(at, "there is no such field: %s", DidYouMean(key.Value, names))
 			continue
 		case twice:
 			s.bad(at, "it stands there twice, first in line %d: keep one", line)
