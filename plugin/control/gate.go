@@ -17,6 +17,10 @@ const (
 	// strangers still; honest ones take milliseconds. Each can take some 20 kB.
 	maxHandshakes   = 128
 	handshakeWithin = 5 * time.Second
+	// stayAtLeast is how long everybody may stay, crowd or not: a hundred times
+	// what an honest handshake takes. It also bounds how fast a crowd turns over,
+	// and with it the work that it makes; who comes then waits in the kernel.
+	stayAtLeast = 50 * time.Millisecond
 	// maxConnections of callers that are known, in all and for each. A fleet has
 	// two or three callers; each keeps a few connections.
 	maxConnections          = 128
@@ -28,8 +32,8 @@ const (
 //
 // Strangers cannot keep it shut: when maxHandshakes are on their way, the
 // address that has most of them loses one, the oldest of those that never said a
-// word if there are such. So a flood throws out itself, and who speaks TLS at
-// once gets in even from the flood's own address.
+// word if there are such, once it has had time enough. So a flood throws out
+// itself, and who speaks TLS at once gets in even from the flood's own address.
 type gate struct {
 	ln    net.Listener
 	tls   *tls.Config // nil on a unix socket
@@ -47,6 +51,7 @@ type gate struct {
 type stranger struct {
 	net.Conn
 	from    string // address without port
+	came    time.Time
 	spoke   atomic.Bool
 	evicted bool // gate.mu
 }
@@ -122,56 +127,71 @@ func (g *gate) run() {
 
 // admit takes c as a stranger, and throws one out if there are too many.
 func (g *gate) admit(c net.Conn) *stranger {
-	s := &stranger{Conn: c, from: hostOf(c.RemoteAddr())}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.done:
-		_ = c.Close()
-		return nil
-	default:
+	for {
+		select {
+		case <-g.done:
+			_ = c.Close()
+			return nil
+		default:
+		}
+		if len(g.waiting) < maxHandshakes {
+			break
+		}
+		victim := g.victim()
+		if early := stayAtLeast - time.Since(victim.came); early > 0 {
+			g.mu.Unlock()
+			time.Sleep(min(early, time.Millisecond)) // others may leave before that
+			g.mu.Lock()
+			continue
+		}
+		victim.evicted = true
+		_ = victim.Close()
+		g.remove(victim)
 	}
-	if len(g.waiting) >= maxHandshakes {
-		g.evict()
-	}
+	s := &stranger{Conn: c, from: hostOf(c.RemoteAddr()), came: time.Now()}
 	g.waiting = append(g.waiting, s)
 	g.wg.Add(1)
 	return s
 }
 
-// evict throws out one stranger of the address that has most. g.mu is held.
-func (g *gate) evict() {
+// victim is who is thrown out next: of the address that has most strangers, the
+// oldest that never said a word, or the oldest. g.mu is held.
+func (g *gate) victim() *stranger {
 	count := make(map[string]int, len(g.waiting))
 	most := 0
 	for _, s := range g.waiting {
 		count[s.from]++
 		most = max(most, count[s.from])
 	}
-	victim := -1
-	for i, s := range g.waiting { // oldest first
+	var oldest *stranger
+	for _, s := range g.waiting {
 		if count[s.from] != most {
 			continue
 		}
 		if !s.spoke.Load() {
-			victim = i
-			break
+			return s
 		}
-		if victim < 0 {
-			victim = i
+		if oldest == nil {
+			oldest = s
 		}
 	}
-	g.waiting[victim].evicted = true
-	_ = g.waiting[victim].Close()
-	g.waiting = slices.Delete(g.waiting, victim, victim+1)
+	return oldest
+}
+
+// remove takes s off the list. g.mu is held.
+func (g *gate) remove(s *stranger) {
+	if i := slices.Index(g.waiting, s); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
 }
 
 // leave takes s off the list and says whether it was thrown out.
 func (g *gate) leave(s *stranger) (evicted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(g.waiting, s); i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
-	}
+	g.remove(s)
 	return s.evicted
 }
 
