@@ -89,10 +89,6 @@ func Run(ctx context.Context, o Options) (report *run.Report, err error) {
 	if err := d.startServers(coredns, controller); err != nil {
 		return nil, err
 	}
-	asleep := make(chan struct{})
-	for _, p := range d.cast {
-		clients.Go(func() { p.live(living, asleep) })
-	}
 	c, err := client.New(client.Options{
 		Controller: "https://" + w.api.String(), Certs: w.caller, Timeout: 10 * time.Second, Agent: "firebreak-demo/" + version.String(),
 	})
@@ -101,6 +97,11 @@ func Run(ctx context.Context, o Options) (report *run.Report, err error) {
 	}
 	if err := d.ready(ctx, c); err != nil {
 		return nil, err
+	}
+	// Not before: a client that found no server yet would have moved on already.
+	asleep := make(chan struct{})
+	for _, p := range d.cast {
+		clients.Go(func() { p.live(living, asleep) })
 	}
 	if !pause(ctx, settle) {
 		return nil, ctx.Err()

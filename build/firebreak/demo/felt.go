@@ -15,17 +15,19 @@ type felt struct {
 	Verdict run.Verdict
 	Waited  time.Duration // from its first query to the dead server to its first answer by another
 	Lost    int           // lookups that nobody answered
-	Longest time.Duration // of its lookups
+	Slow    int           // lookups that took longer than a person forgives
 	Lookups int           // that touched the outage
 	Asked   int           // queries to the dead server
-	Stayed  bool          // it still asks another server after the end
-	Back    bool          // it asks the dead one again after the end
+	Back    bool          // it asks the dead server again after the end
 	By      netip.AddrPort
 }
 
 // follow is how long after the end an answer still counts as a failover: the
 // same as for the controller's verdicts.
 const follow = 5 * time.Second
+
+// slow is a lookup that somebody notices.
+const slow = 900 * time.Millisecond
 
 // recall reads a client's log for the outage of one server.
 func recall(log []stub.Result, dead netip.AddrPort, from, until time.Time) felt {
@@ -36,14 +38,18 @@ func recall(log []stub.Result, dead netip.AddrPort, from, until time.Time) felt 
 		during := r.Ended.After(from) && r.Began.Before(until)
 		if during {
 			f.Lookups++
-			f.Longest = max(f.Longest, r.Ended.Sub(r.Began))
-			if !r.Answered() && r.Ended.Before(until) {
+			switch {
+			case !r.Answered():
 				f.Lost++
+			case r.Ended.Sub(r.Began) > slow:
+				f.Slow++
 			}
 		}
 		for _, s := range r.Sent {
-			toDead := s.To == dead
-			everAsked = everAsked || toDead
+			// What the dead server answered it was not dead for: around the start
+			// and the end of the outage the clocks cannot say.
+			toDead := s.To == dead && !(r.Answered() && r.By == dead)
+			everAsked = everAsked || s.To == dead
 			switch {
 			case toDead && s.At.After(from) && s.At.Before(until):
 				f.Asked++
@@ -51,8 +57,7 @@ func recall(log []stub.Result, dead netip.AddrPort, from, until time.Time) felt 
 					first = s.At
 				}
 			case s.At.After(until):
-				f.Back = f.Back || toDead
-				f.Stayed = f.Stayed || !toDead
+				f.Back = f.Back || s.To == dead
 			}
 		}
 		if f.Verdict == "" && r.Answered() && r.By != dead && !first.IsZero() && r.Answer.After(first) && r.Answer.Before(until.Add(follow)) {
@@ -75,16 +80,16 @@ func recall(log []stub.Result, dead netip.AddrPort, from, until time.Time) felt 
 func (f felt) words(name func(netip.AddrPort) string) string {
 	switch f.Verdict {
 	case run.Followed:
-		text := fmt.Sprintf("%s answered after %s", name(f.By), short(f.Waited))
-		if f.Waited >= time.Second {
-			text = fmt.Sprintf("waited %s, then %s answered", short(f.Waited), name(f.By))
+		text := fmt.Sprintf("waited %s, then %s answered", short(f.Waited), name(f.By))
+		if f.Waited < slow {
+			text = name(f.By) + " answered at once"
 		}
-		if f.Lost > 0 {
-			return text + fmt.Sprintf("; lost %d of %d lookups", f.Lost, f.Lookups)
+		if f.Slow == 0 && f.Lost == 0 {
+			return text + fmt.Sprintf("; none of %d lookups slow or lost", f.Lookups)
 		}
-		return text + fmt.Sprintf("; lost none of %d lookups", f.Lookups)
+		return text + fmt.Sprintf("; %d of %d lookups slow, %s lost", f.Slow, f.Lookups, noneOr(f.Lost))
 	case run.Stuck:
-		return fmt.Sprintf("asked %d times, nobody answered: lost %d of %d lookups", f.Asked, f.Lost, f.Lookups)
+		return fmt.Sprintf("asked %d times, nobody answered: all %d lookups lost", f.Asked, f.Lost)
 	case run.Quiet:
 		if f.Asked == 0 {
 			return "asked nothing"
@@ -94,6 +99,13 @@ func (f felt) words(name func(netip.AddrPort) string) string {
 		return fmt.Sprintf("noticed nothing in %d lookups", f.Lookups)
 	}
 	return ""
+}
+
+func noneOr(n int) string {
+	if n == 0 {
+		return "none"
+	}
+	return fmt.Sprint(n)
 }
 
 func short(d time.Duration) string {
