@@ -50,7 +50,8 @@ import (
 func TestMain(m *testing.M) {
 	caddy.Quiet, dnsserver.Quiet = true, true
 	clog.Discard()
-	if err := dnsserver.SetDirectives([]string{"tls", "bind", "ready", "clients", "drill", "prometheus", "errors", "whoami", "broken"}); err != nil {
+	// broken fails before those start that would not clean up after a failed start.
+	if err := dnsserver.SetDirectives([]string{"tls", "bind", "clients", "drill", "broken", "ready", "prometheus", "errors", "whoami"}); err != nil {
 		panic(err)
 	}
 	caddy.RegisterPlugin("broken", caddy.Plugin{ServerType: "dns", Action: func(c *caddy.Controller) error {
