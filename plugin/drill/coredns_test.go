@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,7 +45,9 @@ import (
 	"github.com/quic-go/quic-go/http3"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/status"
 )
 
 func TestMain(m *testing.M) {
@@ -310,7 +313,7 @@ func outcome(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+	case ctx.Err() != nil, status.Code(err) == codes.DeadlineExceeded, errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
 		return errTimeout
 	case errors.Is(err, io.EOF), strings.Contains(err.Error(), "connection reset"), strings.Contains(err.Error(), "broken pipe"), strings.Contains(err.Error(), "use of closed"):
 		return errClosed
@@ -442,6 +445,11 @@ func question() *dns.Msg {
 }
 
 const token = "00112233445566778899aabbccddeeff"
+
+var drills atomic.Uint64
+
+// fresh is an id that no drill of this process had.
+func fresh(name string) string { return fmt.Sprintf("%s-%d", name, drills.Add(1)) }
 
 func order(id string, mode protocol.DrillMode, targets ...string) protocol.Order {
 	return protocol.Order{

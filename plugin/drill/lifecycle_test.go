@@ -37,7 +37,8 @@ func TestReloadKeepsTheDrill(t *testing.T) {
 	if _, err := ask(target, question(), 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	startDrill(t, order("reloaded", protocol.ModeDrop, victim+"/32"))
+	id := fresh("reloaded")
+	startDrill(t, order(id, protocol.ModeDrop, victim+"/32"))
 	table := clients.Current()
 
 	var wg sync.WaitGroup
@@ -76,24 +77,24 @@ func TestReloadKeepsTheDrill(t *testing.T) {
 		if err := s.reload(drilling); err != nil {
 			t.Fatal(err)
 		}
-		if running(t) != "reloaded" || clients.Current() != table {
+		if running(t) != id || clients.Current() != table {
 			t.Errorf("after a reload: drill %q, the same table %v", running(t), clients.Current() == table)
 		}
 	}
 	if err := s.reload(drilling + "\nbroken"); err == nil {
 		t.Error("a broken Corefile was loaded")
 	}
-	if running(t) != "reloaded" {
+	if running(t) != id {
 		t.Errorf("after a failed reload: drill %q", running(t))
 	}
 	before := asked.Load()
 	waitFor(t, "some load", func() bool { return asked.Load() > before+50 })
 	close(stop)
 	wg.Wait()
-	if got := recorded(t, "reloaded", bystand); got.Answers != asked.Load() {
+	if got := recorded(t, id, bystand); got.Answers != asked.Load() {
 		t.Errorf("recorded %d answers of the other across reloads, want %d", got.Answers, asked.Load())
 	}
-	if got := recorded(t, "reloaded", victim); got.Drilled == 0 || got.Answers != 0 || got.Drilled != got.Queries {
+	if got := recorded(t, id, victim); got.Drilled == 0 || got.Answers != 0 || got.Drilled != got.Queries {
 		t.Errorf("recorded of the target: %+v", got)
 	}
 }
@@ -107,7 +108,7 @@ func TestReloadDoesNotWaitForHeldQueries(t *testing.T) {
 	}{{"with drill", drilling, ""}, {"without drill", "clients", protocol.EndRemoved}} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := start(t, drilling)
-			id := strings.ReplaceAll(tc.name, " ", "-")
+			id := fresh(strings.ReplaceAll(tc.name, " ", "-"))
 			startDrill(t, order(id, protocol.ModeDrop, victim+"/32"))
 			var wg sync.WaitGroup
 			for _, transport := range []string{"https", "https3", "grpc"} {
@@ -142,7 +143,7 @@ func TestReloadDoesNotWaitForHeldQueries(t *testing.T) {
 // A process that goes down releases what it holds and ends the drill.
 func TestShutdownReleases(t *testing.T) {
 	s := start(t, drilling)
-	startDrill(t, order("down", protocol.ModeDrop, victim+"/32"))
+	startDrill(t, order(fresh("down"), protocol.ModeDrop, victim+"/32"))
 	a := s.dial(t, "grpc", victim)
 	got := make(chan error, 1)
 	go func() {
@@ -163,7 +164,7 @@ func TestShutdownReleases(t *testing.T) {
 // token.
 func TestProbes(t *testing.T) {
 	s := start(t, drilling)
-	startDrill(t, order("probed", protocol.ModeRefused, victim+"/32"))
+	startDrill(t, order(fresh("probed"), protocol.ModeRefused, victim+"/32"))
 	a := s.dial(t, "udp", victim)
 	for _, tc := range []struct {
 		name  string
@@ -198,7 +199,7 @@ func TestProbes(t *testing.T) {
 // on, but the rest of 127.0.0.0/8 is.
 func TestEveryoneButOurselves(t *testing.T) {
 	s := start(t, drilling)
-	o := order("everyone", protocol.ModeRefused)
+	o := order(fresh("everyone"), protocol.ModeRefused)
 	o.Everyone, o.Exclude, o.Never = true, []string{"127.0.0.4/32"}, []string{"127.0.0.5/32"}
 	startDrill(t, o)
 	for from, want := range map[string]int{
@@ -229,12 +230,13 @@ func TestReadiness(t *testing.T) {
 		}
 	}
 	check("before", 200)
-	startDrill(t, order("not-ready", protocol.ModeDrop, victim+"/32"))
+	id := fresh("not-ready")
+	startDrill(t, order(id, protocol.ModeDrop, victim+"/32"))
 	check("with readiness fail", 503)
-	_, _ = drill.Current().Delete("not-ready")
+	_, _ = drill.Current().Delete(id)
 	check("after", 200)
-	clients.Current().Forget("not-ready")
-	o := order("ready", protocol.ModeDrop, victim+"/32")
+	clients.Current().Forget(id)
+	o := order(fresh("ready"), protocol.ModeDrop, victim+"/32")
 	o.Readiness = protocol.ReadinessPass
 	startDrill(t, o)
 	check("with readiness pass", 200)
@@ -263,7 +265,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := requests()
-	startDrill(t, order("metered", protocol.ModeRefused, victim+"/32"))
+	startDrill(t, order(fresh("metered"), protocol.ModeRefused, victim+"/32"))
 	if _, err := ask(a, question(), 5*time.Second); err != nil {
 		t.Fatal(err)
 	}
