@@ -5,6 +5,7 @@ package stubs
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -63,12 +64,18 @@ func startFleet(t *testing.T, l *lab.Lab, o fleetOptions) *fleet {
 	if err := f.certificates(); err != nil {
 		t.Fatal(err)
 	}
+	var backends []netip.Addr
 	for i := range serverCount {
-		if err := f.startServer(t.Context(), i, o); err != nil {
+		backends = append(backends, serverAddr(i))
+		if err := f.startServer(context.Background(), i, o); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := f.startController(t.Context(), built(t)); err != nil {
+	if err := l.Service(serviceAddr, backends); err != nil {
+		t.Fatal(err)
+	}
+	// As long as the cleanup says: the test's own context ends before it.
+	if err := f.startController(context.Background(), built(t)); err != nil {
 		t.Fatal(err)
 	}
 	return f
@@ -80,7 +87,7 @@ func tail(s string, lines int) string {
 }
 
 func (f *fleet) certificates() error {
-	ca, err := pki.NewCA("stubs", time.Hour)
+	ca, err := pki.NewCA("stubs", 2*time.Hour)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,136 @@
+//go:build linux
+
+package stubs
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/test/stubs/wire"
+)
+
+// The rules of docs/verdicts.md, said once more: the test is to find out if the
+// product has others.
+const (
+	grace      = 5 * time.Second // an answer elsewhere counts so long past the end
+	stuckAt    = 3               // drilled queries
+	retry      = 6 * time.Second // a question asked again later is another one
+	wireSlack  = 50 * time.Millisecond
+	recordLead = 3 * time.Second // recordings begin at most so long before the outage
+)
+
+// outage is when and where a drill was on.
+type outage struct {
+	server     netip.Addr
+	start, end time.Time
+}
+
+// truth is what really happened to a client in a drill, from its packets.
+type truth struct {
+	verdict       run.Verdict
+	drilled       []wire.Query // no answer, or REFUSED
+	first         time.Time    // of drilled
+	elsewhere     time.Time    // first answer of another server since
+	elsewhereName string       // to this question
+	before        time.Time    // last answer of another server before the first drilled one
+	questions     []question   // drilled ones
+	strays        []wire.Query // got no answer although no drill was on
+}
+
+// question is one question of a client, with all its copies.
+type question struct {
+	name        string
+	qtype       uint16
+	first, last time.Time // drilled copies
+	elsewhere   bool      // another server answered it: it is not lost
+	rescued     bool      // the drilled server itself did, after the end
+}
+
+func (q question) lost() bool { return !q.elsewhere }
+
+// findTruth looks at everything that a client asked. What was sent in the last
+// moments before the capture ended may have an answer that it did not see.
+func findTruth(queries []wire.Query, o outage, captured time.Time) truth {
+	var t truth
+	for _, q := range queries {
+		if q.Served() || q.At.After(captured.Add(-time.Second)) {
+			continue
+		}
+		if q.Server == o.server && q.At.After(o.start.Add(-wireSlack)) && q.At.Before(o.end.Add(wireSlack)) {
+			t.drilled = append(t.drilled, q)
+		} else {
+			t.strays = append(t.strays, q)
+		}
+	}
+	if len(t.drilled) > 0 {
+		t.first = t.drilled[0].At
+	}
+	for _, q := range queries {
+		if q.Server == o.server || !q.Served() || t.first.IsZero() {
+			continue
+		}
+		switch {
+		case q.Answered.Before(t.first):
+			if q.Answered.After(t.before) {
+				t.before = q.Answered
+			}
+		case q.Answered.Before(o.end.Add(grace)) && (t.elsewhere.IsZero() || q.Answered.Before(t.elsewhere)):
+			t.elsewhere, t.elsewhereName = q.Answered, q.Name
+		}
+	}
+	t.questions = questions(t.drilled, queries, o)
+	switch {
+	case !t.elsewhere.IsZero():
+		t.verdict = run.Followed
+	case len(t.drilled) >= stuckAt:
+		t.verdict = run.Stuck
+	default:
+		t.verdict = run.Quiet
+	}
+	return t
+}
+
+// questions groups the drilled queries, and says which were answered after all.
+func questions(drilled, all []wire.Query, o outage) []question {
+	var out []question
+	for _, q := range drilled {
+		i := slices.IndexFunc(out, func(x question) bool {
+			return x.name == q.Name && x.qtype == q.Type && q.At.Sub(x.last) <= retry
+		})
+		if i < 0 {
+			out = append(out, question{name: q.Name, qtype: q.Type, first: q.At, last: q.At})
+		} else {
+			out[i].last = q.At
+		}
+	}
+	for i := range out {
+		x := &out[i]
+		for _, q := range all {
+			if q.Name != x.name || q.Type != x.qtype || !q.Served() {
+				continue
+			}
+			// A client that asks two at once may have the other's answer before this
+			// one was taken: it lost nothing.
+			if q.Server != o.server {
+				x.elsewhere = x.elsewhere || q.Answered.After(x.first.Add(-wireSlack)) && q.Answered.Before(x.last.Add(retry))
+			} else {
+				x.rescued = x.rescued || q.Answered.After(x.first)
+			}
+		}
+	}
+	return out
+}
+
+func (t truth) lost() (lost, rescued int) {
+	for _, q := range t.questions {
+		if q.lost() {
+			lost++
+			if q.rescued {
+				rescued++
+			}
+		}
+	}
+	return lost, rescued
+}
