@@ -1,6 +1,7 @@
 # Firebreak. `make help` lists what there is.
 
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+# A semantic version also where there is no tag yet.
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 LDFLAGS := -s -w \
 	-X firebreakdns.io/firebreak/plugin/pkg/protocol/version.version=$(VERSION) \

@@ -179,6 +179,8 @@ func TestLost(t *testing.T) {
 			protocol.RecordedClient{Samples: []protocol.Sample{answered(8, t0-1000)}}, 0, 1, false},
 		{"clocks apart", protocol.RecordedClient{DrilledQuestions: 1, Samples: []protocol.Sample{drilled(8, t0)}},
 			protocol.RecordedClient{Samples: []protocol.Sample{answered(8, t0+5000+60_000)}}, 60_000, 0, false},
+		{"answered by the drilled server, which came back in time", protocol.RecordedClient{DrilledQuestions: 1, Samples: []protocol.Sample{drilled(8, t0), answered(8, t0+2000)}},
+			protocol.RecordedClient{}, 0, 0, false},
 		{"retried for long", protocol.RecordedClient{DrilledQuestions: 1, Samples: []protocol.Sample{{Hash: 8, Drilled: true, FirstMs: t0, LastMs: t0 + 10_000}}},
 			protocol.RecordedClient{Samples: []protocol.Sample{answered(8, t0+15_000)}}, 0, 0, false},
 		{"sampled: half of those kept were lost, of 10", protocol.RecordedClient{DrilledQuestions: 10, SampleBits: 3, Samples: []protocol.Sample{drilled(8, t0), drilled(16, t0)}},

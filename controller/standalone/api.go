@@ -54,9 +54,12 @@ func (c *Controller) route(mux *http.ServeMux, path string, methods map[string]e
 	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		by, err := c.authorize(r)
-		if err != nil {
-			c.audit.Warn("refused", "by", by.name, "from", r.RemoteAddr, "call", r.Method+" "+r.URL.Path, "why", err.Error())
+		refused := func() {
+			c.audit.Warn("refused", "by", by.name, "role", by.role, "from", r.RemoteAddr, "call", r.Method+" "+r.URL.Path, "why", err.Error())
 			answerError(w, err)
+		}
+		if err != nil {
+			refused()
 			return
 		}
 		method := r.Method
@@ -76,7 +79,10 @@ func (c *Controller) route(mux *http.ServeMux, path string, methods map[string]e
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 			err = protocol.NewProblem(http.StatusMethodNotAllowed, protocol.ReasonNotAllowed, "%s takes %s", r.URL.Path, strings.Join(allowed, ", "))
 		default:
-			err = call(w, r, by)
+			if err = call(w, r, by); err != nil && method != http.MethodGet {
+				refused()
+				return
+			}
 		}
 		if err != nil {
 			answerError(w, err)
@@ -139,7 +145,7 @@ func (r *refusal) problem() *refused {
 		Problem: *protocol.NewProblem(http.StatusConflict, view.ReasonDrillRefused, "%s", r.Error()),
 		Reason:  r.first.Reason,
 	}
-	p.Field = fieldOf(r.first.Reason)
+	p.Field = r.field
 	for _, check := range r.checks {
 		if !check.Passed {
 			p.Checks = append(p.Checks, check)

@@ -2,7 +2,6 @@ package standalone
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -31,11 +30,9 @@ func (c *Controller) postDrill(w http.ResponseWriter, r *http.Request, by who) e
 		return err
 	}
 	switch {
-	case by.role == viewer && q.DryRun, by.role != operator && !q.DryRun:
-		c.audit.Warn("refused", "by", by.name, "role", by.role, "call", "POST "+r.URL.Path, "dryRun", q.DryRun, "why", "not in this role")
-		if q.DryRun {
-			return forbidden("%q is a viewer, who may read: plans are for operators and assistants (api.roles)", by.name)
-		}
+	case by.role == viewer && q.DryRun:
+		return forbidden("%q is a viewer, who may read: plans are for operators and assistants (api.roles)", by.name)
+	case by.role != operator && !q.DryRun:
 		return forbidden("%q is no operator: people start drills. An assistant may ask for a plan with \"dryRun\": true", by.name)
 	}
 	spec, err := specOf(server, q, by.name)
@@ -50,18 +47,7 @@ func (c *Controller) postDrill(w http.ResponseWriter, r *http.Request, by who) e
 		return answer(w, http.StatusOK, plan)
 	}
 	d, err := c.start(r.Context(), spec)
-	var no *refusal
-	if errors.As(err, &no) {
-		c.audit.Warn("refused", "by", by.name, "server", server, "reason", no.first.Reason, "message", no.first.Message)
-		p := no.problem()
-		if no.first.Reason == run.OutOfBounds {
-			p.Field = outOfBounds(spec)
-		}
-		p.write(w)
-		return nil
-	}
 	if err != nil {
-		c.audit.Warn("refused", "by", by.name, "server", server, "why", err.Error())
 		return err
 	}
 	started := d.snapshot()
@@ -74,7 +60,6 @@ func (c *Controller) deleteDrill(w http.ResponseWriter, r *http.Request, by who)
 		return err
 	}
 	if by.role != operator {
-		c.audit.Warn("refused", "by", by.name, "role", by.role, "call", "DELETE "+r.URL.Path, "why", "not in this role")
 		return forbidden("%q is no operator: only operators stop drills (api.roles)", by.name)
 	}
 	var q view.StopRequest

@@ -129,8 +129,7 @@ func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 	return s, nil
 }
 
-// outOfBounds names the request's field that a run of it would be out of bounds
-// by, "" where it cannot be told.
+// outOfBounds names the request's field that a run of it is out of bounds by.
 func outOfBounds(s run.Spec) string {
 	switch {
 	case s.Stage != run.StageServer:
@@ -148,8 +147,10 @@ func outOfBounds(s run.Spec) string {
 }
 
 // fieldOf is the request's field that a refusal is about, where it is about one.
-func fieldOf(reason run.Reason) string {
+func fieldOf(reason run.Reason, s run.Spec) string {
 	switch reason {
+	case run.OutOfBounds:
+		return outOfBounds(s)
 	case run.ReasonMissing:
 		return "reason"
 	case run.TargetNotFound:

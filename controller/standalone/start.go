@@ -18,6 +18,7 @@ import (
 type refusal struct {
 	checks []run.Check // all of them
 	first  run.Check   // that refused
+	field  string      // of the request that it is about, "" for none
 }
 
 func (r *refusal) Error() string { return fmt.Sprintf("%s: %s", r.first.Reason, r.first.Message) }
@@ -122,7 +123,7 @@ func (c *Controller) start(ctx context.Context, spec run.Spec) (*drive, error) {
 	}
 	checks := run.Guards(spec, facts)
 	if no := run.FirstRefusal(checks); no != nil {
-		return nil, &refusal{checks: checks, first: *no}
+		return nil, &refusal{checks: checks, first: *no, field: fieldOf(no.Reason, spec)}
 	}
 	r := run.New(spec, c.now())
 	if err := c.store.save(&r); err != nil {

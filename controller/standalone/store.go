@@ -77,8 +77,9 @@ func openStore(dir string, log *slog.Logger, now func() time.Time) (s *store, op
 		}
 		r, err := s.read(id)
 		if err != nil {
-			s.aside(filepath.Join(s.runs(), name), err)
-			orphans = append(orphans, id)
+			if !s.aside(filepath.Join(s.runs(), name), err) {
+				orphans = append(orphans, id)
+			}
 			continue
 		}
 		s.rows[id] = rowOf(&r)
@@ -104,13 +105,15 @@ func (s *store) asideLately() []string {
 	return ids
 }
 
-func (s *store) aside(path string, why error) {
+// aside sets a file aside, and reports whether it is gone from its place.
+func (s *store) aside(path string, why error) bool {
 	to, err := setAside(path, s.now())
 	if err != nil {
 		s.log.Error("a state file cannot be trusted, and cannot be moved away", "file", path, "why", why, "error", err)
-		return
+		return false
 	}
 	s.log.Error("a state file cannot be trusted: it was set aside, and is not used", "file", path, "why", why, "now", to)
+	return true
 }
 
 func (s *store) runs() string { return filepath.Join(s.dir, "runs") }

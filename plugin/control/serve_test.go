@@ -83,6 +83,28 @@ func TestProblems(t *testing.T) {
 	}
 }
 
+// The series are there before anything happened, so that no first event is lost.
+func TestMetricsAreZeroed(t *testing.T) {
+	newSite(t)
+	families, err := prometheus.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	series := map[string]int{}
+	for _, f := range families {
+		series[f.GetName()] = len(f.GetMetric())
+	}
+	for name, least := range map[string]int{
+		"coredns_control_requests_total": 3, "coredns_control_refused_total": 4, "coredns_control_handshakes_total": 6,
+		"coredns_control_connections": 1, "coredns_control_event_streams": 1,
+		"coredns_control_certificate_expiry_timestamp_seconds": 1, "coredns_control_certificate_failures_total": 1,
+	} {
+		if series[name] < least {
+			t.Errorf("%s has %d series, want %d or more", name, series[name], least)
+		}
+	}
+}
+
 // The longest honest order fits.
 func TestLongestOrder(t *testing.T) {
 	s := newSite(t)

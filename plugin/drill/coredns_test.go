@@ -128,6 +128,7 @@ func start(t *testing.T, plugins string) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.serving(t)
 	t.Cleanup(func() {
 		s.inst.ShutdownCallbacks()
 		if err := s.inst.Stop(); err != nil {
@@ -136,6 +137,21 @@ func start(t *testing.T, plugins string) *server {
 		s.inst.Wait()
 	})
 	return s
+}
+
+// serving waits until all listeners serve: CoreDNS cannot stop one that does not
+// yet. It asks in a class that no plugin is asked.
+func (s *server) serving(t *testing.T) {
+	t.Helper()
+	for _, transport := range transports {
+		a := s.newAsker(t, transport, bystand)
+		m := question()
+		m.Question[0].Qclass = dns.ClassCHAOS
+		if _, err := ask(a, m, 10*time.Second); err != nil {
+			t.Fatalf("%s does not serve: %v", transport, err)
+		}
+		a.close()
+	}
 }
 
 func input(corefile string) caddy.Input {

@@ -137,7 +137,7 @@ func (c *Client) unreachable(err error) error {
 		return say("there is no such socket. Is firebreak-controller running on this machine, and is this its api.listen?")
 	case errors.Is(err, fs.ErrPermission):
 		return say("you may not open that socket. It belongs to the controller's user: become that user (sudo), or use its https address with a certificate of your own")
-	case errors.As(err, &record):
+	case errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch):
 		return say("what answers there speaks no TLS. Is the port another one (metrics are on a port of their own)?")
 	case errors.As(err, &verify) || strings.Contains(err.Error(), "cannot be trusted"):
 		return &untrusted{say(innermost(err))}

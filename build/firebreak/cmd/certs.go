@@ -177,7 +177,7 @@ In the controller's fleet file:
     cert: %s
     key: %s
   api:
-    listen: 0.0.0.0:9354
+    listen: 127.0.0.1:9354   # or 0.0.0.0:9354, to be called from elsewhere
     tls:
       ca: %s
       cert: %s
@@ -198,7 +198,7 @@ In the controller's fleet file:
 		fmt.Fprint(m.a.Out, `
 On each server, with its three files in /etc/firebreak, in the Corefile:
 
-  control :9353 {
+  control :9443 {
       tls /etc/firebreak/tls.crt /etc/firebreak/tls.key /etc/firebreak/ca.crt
       allow controller
   }

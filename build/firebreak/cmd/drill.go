@@ -47,7 +47,7 @@ would be refused.`,
 		Example: a.examples(`
 			firebreak drill plan ns1 --everyone
 			firebreak drill plan ns1 --clients 192.0.2.0/24,laptop --duration 30s
-			firebreak drill plan ns1 --clients group-iot -o json`),
+			firebreak drill plan ns1 --clients printers -o json`),
 		Args:              oneArg("server"),
 		ValidArgsFunction: a.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {

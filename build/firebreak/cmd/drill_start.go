@@ -27,7 +27,7 @@ Ctrl-C while watching leaves the drill running: it ends by itself.
 ` + exitHelp,
 		Example: a.examples(`
 			firebreak drill start ns1 --clients 192.0.2.17 --duration 30s
-			firebreak drill start ns1 --everyone --exclude 192.0.2.5,group-phones
+			firebreak drill start ns1 --everyone --exclude 192.0.2.5,phones
 			firebreak drill start ns1 --everyone --reason "monthly check" --no-watch -o name
 			firebreak drill start ns1 --everyone --reason "CI" -o json > report.json`),
 		Args:              oneArg("server"),
