@@ -89,6 +89,9 @@ func (c *client) start(ctx context.Context, label string) (err error) {
 			return err
 		}
 		c.process = append(c.process, p)
+		if err := c.host.Listens(53); err != nil {
+			return err
+		}
 		asks = fmt.Sprintf("nameserver %s\n", c.host.Addr)
 	}
 	files, err := lab.WriteFiles(dir, asks)

@@ -18,7 +18,8 @@ const (
 	stuckAt    = 3               // drilled queries
 	retry      = 6 * time.Second // a question asked again later is another one
 	wireSlack  = 50 * time.Millisecond
-	recordLead = 3 * time.Second // recordings begin at most so long before the outage
+	recordLead = 2 * time.Second // recordings begin at most so long before the outage
+	warmUp     = 3 * time.Second // before the outage, that is the run's Reading, all is to be well
 )
 
 // outage is when and where a drill was on.
@@ -44,11 +45,12 @@ type question struct {
 	name        string
 	qtype       uint16
 	first, last time.Time // drilled copies
-	elsewhere   bool      // another server answered it: it is not lost
+	elsewhere   bool      // another server answered it
 	rescued     bool      // the drilled server itself did, after the end
 }
 
-func (q question) lost() bool { return !q.elsewhere }
+// lost is a question that nobody answered.
+func (q question) lost() bool { return !q.elsewhere && !q.rescued }
 
 // findTruth looks at everything that a client asked. What was sent in the last
 // moments before the capture ended may have an answer that it did not see.
@@ -60,7 +62,7 @@ func findTruth(queries []wire.Query, o outage, captured time.Time) truth {
 		}
 		if q.Server == o.server && q.At.After(o.start.Add(-wireSlack)) && q.At.Before(o.end.Add(wireSlack)) {
 			t.drilled = append(t.drilled, q)
-		} else {
+		} else if q.At.After(o.start.Add(-warmUp)) {
 			t.strays = append(t.strays, q)
 		}
 	}
@@ -116,21 +118,34 @@ func questions(drilled, all []wire.Query, o outage) []question {
 			if q.Server != o.server {
 				x.elsewhere = x.elsewhere || q.Answered.After(x.first.Add(-wireSlack)) && q.Answered.Before(x.last.Add(retry))
 			} else {
-				x.rescued = x.rescued || q.Answered.After(x.first)
+				x.rescued = x.rescued || q.Answered.After(x.first) && q.Answered.Before(x.last.Add(retry))
 			}
 		}
 	}
 	return out
 }
 
-func (t truth) lost() (lost, rescued int) {
+func (t truth) lost() int {
+	n := 0
 	for _, q := range t.questions {
 		if q.lost() {
-			lost++
-			if q.rescued {
-				rescued++
-			}
+			n++
 		}
 	}
-	return lost, rescued
+	return n
+}
+
+// returns says whether a client came back to the server once it answered again.
+func returns(queries []wire.Query, o outage) run.Return {
+	who := run.ReturnUnknown
+	for _, q := range queries {
+		switch {
+		case q.At.Before(o.end.Add(grace)):
+		case q.Server == o.server:
+			return run.Returned
+		default:
+			who = run.Sticky
+		}
+	}
+	return who
 }
