@@ -55,6 +55,7 @@ func Step(r Run, o Observation, now time.Time) (Run, []Action) {
 // restarted: another controller process goes on with this run.
 func (r *Run) restarted(now time.Time) {
 	r.Restarts++
+	r.notInFuture(now)
 	if r.Phase.Final() {
 		return
 	}

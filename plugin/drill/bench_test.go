@@ -11,7 +11,7 @@ import (
 func benchEngine(b *testing.B) *Engine {
 	b.Helper()
 	return newEngine(func(clients.Moment) *protocol.RecordingState { return &protocol.RecordingState{Drill: "bench"} },
-		func() ([]netip.Prefix, error) { return nil, nil })
+		func() ([]netip.Prefix, error) { return nil, nil }, func() {})
 }
 
 // What a drill plugin costs a query while there is no drill.

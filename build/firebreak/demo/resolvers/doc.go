@@ -1,4 +1,4 @@
-// Package stub has DNS clients that behave as the stub resolvers of real
+// Package resolvers has DNS clients that behave as the stub resolvers of real
 // systems do, as far as failover goes: whom they ask, when they ask again, from
 // which port and with which ID, and whom they ask the next time.
 //
@@ -11,4 +11,4 @@
 // Each looks up A and AAAA, as getaddrinfo does, from a source address of its
 // own, and says what it did in a Result. They are for the demo and for tests:
 // what a drill says of a client can be held against what the client itself saw.
-package stub
+package resolvers
