@@ -10,7 +10,6 @@ import (
 // Who is where in the lab.
 const (
 	serverCount = 3
-	drilled     = "ns1" // the server that drills take away: the first one in every resolv.conf
 	zone        = "stub.test."
 	controlPort = 9353
 )

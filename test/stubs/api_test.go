@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -78,8 +79,9 @@ func (a *api) ready(ctx context.Context) error {
 	return fmt.Errorf("the fleet was not ready within 30 s: %w", last)
 }
 
-// seen waits until the drilled server has seen all these clients.
-func (a *api) seen(ctx context.Context, clients []string) error {
+// seen waits until servers have seen all these clients: a server that is among
+// those that each client asks, or any.
+func (a *api) seen(ctx context.Context, clients []string, server string) error {
 	var missing []string
 	for range 75 {
 		var list view.ClientList
@@ -88,28 +90,21 @@ func (a *api) seen(ctx context.Context, clients []string) error {
 		}
 		know := map[string]bool{}
 		for _, c := range list.Clients {
-			for _, s := range c.Servers {
-				know[c.Address] = know[c.Address] || s == drilled
-			}
+			know[c.Address] = server == "" || slices.Contains(c.Servers, server)
 		}
-		missing = nil
-		for _, c := range clients {
-			if !know[c] {
-				missing = append(missing, c)
-			}
-		}
+		missing = slices.DeleteFunc(slices.Clone(clients), func(c string) bool { return know[c] })
 		if len(missing) == 0 {
 			return nil
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	return fmt.Errorf("%s has not seen %s within 15 s", drilled, strings.Join(missing, ", "))
+	return fmt.Errorf("not seen within 15 s: %s", strings.Join(missing, ", "))
 }
 
 // drill starts one and waits for its report, amended by who returned.
-func (a *api) drill(ctx context.Context, ask view.DrillRequest) (*run.Report, error) {
+func (a *api) drill(ctx context.Context, server string, ask view.DrillRequest) (*run.Report, error) {
 	var r run.Report
-	if err := a.call(ctx, http.MethodPost, strings.Replace(view.PathDrill, "{server}", drilled, 1), ask, &r); err != nil {
+	if err := a.call(ctx, http.MethodPost, strings.Replace(view.PathDrill, "{server}", server, 1), ask, &r); err != nil {
 		return nil, err
 	}
 	path := strings.Replace(view.PathReport, "{id}", r.ID, 1)

@@ -228,6 +228,8 @@ func (m *matrix) checkWhole(t *testing.T) {
 			want.Stuck++
 		case run.Quiet:
 			want.Quiet++
+		case run.Elsewhere:
+			want.Elsewhere++
 		}
 		drilled += len(c.drilled)
 		if c.report != nil {

@@ -16,25 +16,27 @@ import (
 
 const module = "firebreakdns.io/firebreak"
 
+// builtDir is where our programs are, until the tests are over.
+var builtDir string
+
 // programs are ours, built once for all tests of a run.
-var programs = sync.OnceValues(func() (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "fbstubs-bin"); err != nil {
-		return "", err
+var programs = sync.OnceValue(func() (err error) {
+	if builtDir, err = os.MkdirTemp("", "fbstubs-bin"); err != nil {
+		return err
 	}
-	cmd := exec.Command("go", "build", "-o", dir+"/", module+"/build/coredns", module+"/build/controller")
+	cmd := exec.Command("go", "build", "-o", builtDir+"/", module+"/build/coredns", module+"/build/controller")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("%s: %w\n%s", cmd, err, out)
+		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
-	return dir, nil
+	return nil
 })
 
 func built(t *testing.T) string {
 	t.Helper()
-	dir, err := programs()
-	if err != nil {
+	if err := programs(); err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	return builtDir
 }
 
 // skewedCoreDNS builds a coredns whose clock is off by FIREBREAK_TEST_CLOCK_OFFSET.

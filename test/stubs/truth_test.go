@@ -88,10 +88,23 @@ func findTruth(queries []wire.Query, o outage, captured time.Time) truth {
 		t.verdict = run.Followed
 	case len(t.drilled) >= stuckAt:
 		t.verdict = run.Stuck
+	case len(t.drilled) == 0 && !knew(queries, o):
+		t.verdict = run.Elsewhere
 	default:
 		t.verdict = run.Quiet
 	}
 	return t
+}
+
+// knew says whether the server knew the client before: it takes two queries.
+func knew(queries []wire.Query, o outage) bool {
+	n := 0
+	for _, q := range queries {
+		if q.Server == o.server && q.At.Before(o.start) {
+			n++
+		}
+	}
+	return n > 1
 }
 
 // questions groups the drilled queries, and says which were answered after all.
