@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -109,10 +110,32 @@ func (c *Controller) open() (err error) {
 	if short := c.timings.Shortened(); len(short) > 0 {
 		c.log.Warn("waits are shortened by the environment: this is no real drill", "shortened", short)
 	}
+	c.goOn(open)
+	return nil
+}
+
+// goOn takes up the runs that another process left unfinished. First every
+// server is looked at: a run that was told that nobody is heard, when only
+// nobody was asked yet, would end for want of a healthy server.
+func (c *Controller) goOn(open []run.Run) {
+	if len(open) == 0 {
+		return
+	}
+	for _, r := range open {
+		if r.On() {
+			c.fleet.Drilling(true, r.Spec.ProbeToken)
+		}
+	}
+	for range 2 { // one answer may be lost
+		c.fleet.Refresh(c.driveIn)
+		facts := c.fleet.Facts(c.now())
+		if !slices.ContainsFunc(facts.Servers, func(s run.ServerFacts) bool { return !s.Heard || s.LastProbe.IsZero() }) {
+			break
+		}
+	}
 	for _, r := range open {
 		c.drive(r, true)
 	}
-	return nil
 }
 
 // close gives back what Open took.
