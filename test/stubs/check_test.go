@@ -201,6 +201,12 @@ func (m *matrix) checkLoggedFailover(t *testing.T, c *cell, byName map[string]lo
 	if c.report.FailoverSeconds == nil || c.verdict != run.Followed {
 		return
 	}
+	if c.forwarder() {
+		// The drilled client is the forwarder, which logs nothing. Those behind it
+		// may wait longer: it can ask another server for one of a lookup's two
+		// questions and the dead one for the other.
+		return
+	}
 	l, ok := byName[c.elsewhereName]
 	if !ok {
 		t.Errorf("%s was answered and is not in the log", c.elsewhereName)

@@ -32,7 +32,7 @@ func picture(matrices []*matrix) []byte {
 	rows := len(matrices[0].cells)
 	width := labelWidth + len(matrices)*(panelWidth+panelGap) + 30
 	height := topMargin + rows*(panelHeight+panelGap) + 30
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11">`+"\n", width, height, width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" role="img" width="%d" height="%d" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="11">`+"\n", width, height, width, height)
 	b.WriteString(`<title>How long each lookup took while one server was away, for each resolver</title>` + "\n")
 	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
 	fmt.Fprintf(&b, `<text x="8" y="18" font-size="14" font-weight="600" fill="#111">Every lookup while ns1 was away</text>`+"\n")
