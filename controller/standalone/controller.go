@@ -13,6 +13,7 @@ import (
 
 	"firebreakdns.io/firebreak/controller/fleet"
 	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 )
 
 // Options of a Controller.
@@ -76,7 +77,7 @@ func Open(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	c := &Controller{
-		options: o, log: o.Log, audit: o.Log.With("audit", true), now: time.Now, started: time.Now(),
+		options: o, log: o.Log, audit: o.Log.With("audit", true), now: steady.Now, started: steady.Now(),
 		timings: timings, config: config, drives: map[string]*drive{}, metrics: newMetrics(),
 	}
 	c.driveIn, c.stopAll = context.WithCancel(context.Background())
@@ -169,6 +170,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	all.Go(func() { c.watchFile(watching) })
 	all.Go(func() { c.watchSchedules(watching) })
 	all.Go(func() { every(watching, time.Second, func() { c.endOrphans(watching) }) })
+	all.Go(func() { every(watching, time.Second, c.followClock) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -204,6 +206,17 @@ func (c *Controller) shutDown() {
 		if d.touching() {
 			c.log.Error("the drill's end was not confirmed; its server ends it by itself", "run", d.id)
 		}
+	}
+}
+
+// followClock lets the steady clock follow the system's, but not in the middle of
+// a run: its moments would fall apart.
+func (c *Controller) followClock() {
+	if c.on() != nil {
+		return
+	}
+	if by := steady.Follow(); by != 0 {
+		c.log.Info("the system's clock was set", "by", by)
 	}
 }
 

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -19,6 +20,9 @@ import (
 
 	"github.com/miekg/dns"
 
+	"firebreakdns.io/firebreak/controller/fleet"
+	"firebreakdns.io/firebreak/controller/fleet/fleettest"
+	"firebreakdns.io/firebreak/controller/pki"
 	"firebreakdns.io/firebreak/controller/run"
 	"firebreakdns.io/firebreak/controller/view"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
@@ -30,18 +34,31 @@ type lab struct {
 	net  int
 	dir  string
 	ns   map[string]*process
-	more string // of the fleet file
+	more string        // of the fleet file
+	ca   *fleettest.CA // of control endpoints on https://; nil: they are unix sockets
 }
 
-// newLab starts both servers. Tests on different nets do not meet.
+// newLab starts both servers, with control endpoints on unix sockets. Tests on
+// different nets do not meet.
 func newLab(t *testing.T, net int) *lab {
+	t.Helper()
+	return startLab(t, net, nil)
+}
+
+// newTLSLab has control endpoints on https://, with certificates on both sides.
+func newTLSLab(t *testing.T, net int) *lab {
+	t.Helper()
+	return startLab(t, net, fleettest.NewCA(t))
+}
+
+func startLab(t *testing.T, net int, ca *fleettest.CA) *lab {
 	t.Helper()
 	t.Parallel()
 	dir, err := os.MkdirTemp("", fmt.Sprintf("fb-%d-", net)) // short: sockets' paths are
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, net: net, dir: dir, ns: map[string]*process{}}
+	l := &lab{t: t, net: net, dir: dir, ns: map[string]*process{}, ca: ca}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("files are left in %s", dir)
@@ -64,13 +81,26 @@ func (l *lab) addr(name string) string {
 
 func (l *lab) socket(name string) string { return filepath.Join(l.dir, name+".sock") }
 
+// control is a server's endpoint as the fleet file has it.
+func (l *lab) control(name string) string {
+	if l.ca == nil {
+		return "unix://" + l.socket(name)
+	}
+	return "https://" + net.JoinHostPort(l.ip(int(name[2]-'0')), "9443")
+}
+
 // corefile writes a server's Corefile. Names under bad.example. fail there.
 func (l *lab) corefile(name, more string) {
 	l.t.Helper()
+	control := "control " + l.control(name)
+	if l.ca != nil {
+		f := l.ca.Server(name)
+		control = fmt.Sprintf("control %s:9443 {\n tls %s %s %s\n allow controller\n }", l.ip(int(name[2]-'0')), f.Cert, f.Key, f.CA)
+	}
 	text := fmt.Sprintf(`.:1053 {
     bind %s
     errors
-    control unix://%s
+    %s
     clients
     drill
     template ANY ANY bad.example. {
@@ -84,7 +114,7 @@ func (l *lab) corefile(name, more string) {
     }
     %s
 }
-`, l.ip(int(name[2]-'0')), l.socket(name), more)
+`, l.ip(int(name[2]-'0')), control, more)
 	if err := os.WriteFile(filepath.Join(l.dir, name+".conf"), []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
@@ -225,7 +255,11 @@ func (l *lab) fleetFile(name string, enabled bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fleet: lab\ndrills: {enabled: %v}\nservers:\n", enabled)
 	for _, ns := range []string{"ns1", "ns2"} {
-		fmt.Fprintf(&b, "  - {name: %s, dns: [\"%s\"], control: \"unix://%s\"}\n", ns, l.addr(ns), l.socket(ns))
+		fmt.Fprintf(&b, "  - {name: %s, dns: [\"%s\"], control: %q}\n", ns, l.addr(ns), l.control(ns))
+	}
+	if l.ca != nil {
+		f := l.ca.Client("controller")
+		fmt.Fprintf(&b, "tls: {ca: %s, cert: %s, key: %s}\n", f.CA, f.Cert, f.Key)
 	}
 	b.WriteString(l.more)
 	path := filepath.Join(l.dir, name+".yaml")
@@ -313,16 +347,20 @@ func (c *controller) refused(server string, q view.DrillRequest) run.Reason {
 
 // state of a server, from its control endpoint; nil while it does not answer.
 func (l *lab) state(name string) *protocol.State {
-	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", l.socket(name))
-	}}}
-	resp, err := client.Get("http://server" + protocol.PathState)
-	if err != nil {
-		return nil
+	l.t.Helper()
+	var config *tls.Config
+	if l.ca != nil {
+		var err error
+		if config, err = pki.ToServer(l.ca.Client("controller"), nil); err != nil {
+			l.t.Fatal(err)
+		}
 	}
-	defer resp.Body.Close()
-	var s protocol.State
-	if json.NewDecoder(resp.Body).Decode(&s) != nil {
+	client := fleet.NewClient(l.control(name), config)
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	s, _, _, err := client.State(ctx)
+	if err != nil {
 		return nil
 	}
 	return &s
