@@ -43,8 +43,7 @@ var timings = []string{
 
 func startFleet(t *testing.T, l *lab.Lab, o fleetOptions) *fleet {
 	t.Helper()
-	// Not t.TempDir: sockets have short paths.
-	dir, err := os.MkdirTemp("", "fbstubs")
+	dir, err := tempDir()
 	if err != nil {
 		t.Fatal(err)
 	}

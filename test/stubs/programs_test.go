@@ -21,7 +21,7 @@ var builtDir string
 
 // programs are ours, built once for all tests of a run.
 var programs = sync.OnceValue(func() (err error) {
-	if builtDir, err = os.MkdirTemp("", "fbstubs-bin"); err != nil {
+	if builtDir, err = tempDir(); err != nil {
 		return err
 	}
 	cmd := exec.Command("go", "build", "-o", builtDir+"/", module+"/build/coredns", module+"/build/controller")
