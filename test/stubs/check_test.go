@@ -5,6 +5,7 @@ package stubs
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func (m *matrix) checkWire(t *testing.T, c *cell) {
 	}
 	m.checkFailover(t, c)
 	m.checkLost(t, c)
-	if want := returns(c.queries, m.outage); r.Verdict == run.Followed && r.Returned != want {
+	if want := returns(c.queries, m.outage); r.Verdict == run.Followed && !slices.Contains(want, r.Returned) {
 		t.Errorf("returned: %q; it was %q", r.Returned, want)
 	}
 }

@@ -31,14 +31,17 @@ type fleetOptions struct {
 	offsets []time.Duration // of each server's clock, where the program has such an offset
 }
 
-// Waits of a run that a test need not sit through. The tail stays longer than the
-// 6 s in which a question may be asked again.
+// returnAfter the end it is asked who came back.
+const returnAfter = 12 * time.Second
+
+// timings are a run's waits that a test need not sit through. The tail stays
+// longer than the 6 s in which a question may be asked again.
 var timings = []string{
 	"FIREBREAK_DRILL_READING_SECONDS=3",
 	"FIREBREAK_DRILL_GAP_SECONDS=0",
 	"FIREBREAK_DRILL_TAIL_SECONDS=8",
 	"FIREBREAK_DRILL_RETRY_SECONDS=5",
-	"FIREBREAK_DRILL_RETURN_SECONDS=12",
+	fmt.Sprintf("FIREBREAK_DRILL_RETURN_SECONDS=%d", int(returnAfter.Seconds())),
 }
 
 func startFleet(t *testing.T, l *lab.Lab, o fleetOptions) *fleet {

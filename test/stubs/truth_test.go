@@ -148,17 +148,32 @@ func (t truth) lost() int {
 	return n
 }
 
-// returns says whether a client came back to the server once it answered again.
-func returns(queries []wire.Query, o outage) run.Return {
-	who := run.ReturnUnknown
+// returns says what a report may say of whether a client came back to the server
+// once it answered again. The controller asks returnAfter the end or somewhat
+// later: who came back only then may be told either way.
+func returns(queries []wire.Query, o outage) []run.Return {
+	from, to := o.end.Add(grace), o.end.Add(returnAfter)
+	here, near, there := false, false, false
 	for _, q := range queries {
 		switch {
-		case q.At.Before(o.end.Add(grace)):
-		case q.Server == o.server:
-			return run.Returned
+		case q.At.Before(from.Add(-wireSlack)):
+		case q.Server != o.server:
+			there = true
+		case q.At.After(from.Add(wireSlack)) && q.At.Before(to.Add(-wireSlack)):
+			here = true
 		default:
-			who = run.Sticky
+			near = true
 		}
 	}
-	return who
+	switch {
+	case here:
+		return []run.Return{run.Returned}
+	case near && there:
+		return []run.Return{run.Returned, run.Sticky}
+	case near:
+		return []run.Return{run.Returned, run.ReturnUnknown}
+	case there:
+		return []run.Return{run.Sticky}
+	}
+	return []run.Return{run.ReturnUnknown}
 }
