@@ -30,7 +30,7 @@ func TestResolversLong(t *testing.T) {
 		{label: "drop", mode: protocol.ModeDrop, seconds: 90},
 		{label: "refused", mode: protocol.ModeRefused, seconds: 45},
 	} {
-		m := runMatrix(t, f, clients, d)
+		m := measure(t, f, clients, d)
 		t.Run(d.label, m.check)
 	}
 }

@@ -73,7 +73,7 @@ func TestResolvers(t *testing.T) {
 		{label: "drop", mode: protocol.ModeDrop, seconds: 30},
 		{label: "refused", mode: protocol.ModeRefused, seconds: 20},
 	} {
-		m := runMatrix(t, f, clients, d)
+		m := measure(t, f, clients, d)
 		t.Run(d.label, func(t *testing.T) {
 			m.check(t)
 			m.checkConntrack(t)

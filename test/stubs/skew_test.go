@@ -27,7 +27,7 @@ func TestClockSkew(t *testing.T) {
 	}
 	offsets := []time.Duration{3 * time.Second, 0, -3 * time.Second}
 	f := startFleet(t, l, fleetOptions{coredns: bin, offsets: offsets})
-	m := runMatrix(t, f, makeClients(t, f, rows), drill{label: "skew", mode: protocol.ModeDrop, seconds: 15})
+	m := measure(t, f, makeClients(t, f, rows), drill{label: "skew", mode: protocol.ModeDrop, seconds: 15})
 
 	var list view.ServerList
 	if err := f.api.call(t.Context(), http.MethodGet, view.PathServers, nil, &list); err != nil {
