@@ -315,7 +315,7 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 	}
 	t.State = protocol.State{BootID: v.bootID(), Version: v.version, Features: v.features, Now: v.clock(s.now),
 		Ready: &protocol.ReadyState{Configured: v.configured, Continuous: v.continuous}}
-	if v.drill != nil {
+	if v.drill != nil && slices.Contains(v.features, protocol.FeatureDrill) {
 		d := *v.drill
 		t.State.Drill = &d
 	}

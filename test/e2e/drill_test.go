@@ -261,9 +261,7 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.eventually(10*time.Second, "ns1 answers again", func() bool { return l.answers("ns1") })
-	var report run.Report
-	c.call("DELETE", drill("ns1"), nil, &report)
-	if report = c.final(id, 20*time.Second); report.Outcome != run.Stopped {
+	if report := c.final(id, 20*time.Second); report.Outcome != run.Stopped || report.Reason != run.SwitchedOff {
 		t.Errorf("%s %s: %s", report.Outcome, report.Reason, report.Message)
 	}
 	if why := c.refused("ns1", view.DrillRequest{Everyone: true, Reason: "x"}); why != run.DrillsOff {
