@@ -23,8 +23,9 @@ type command struct {
 
 // flags are the flags of all commands.
 type flags struct {
-	name  string
-	nodes int
+	name       string
+	nodes      int
+	foreground bool
 }
 
 func commands() []command {
@@ -58,6 +59,7 @@ func run(ctx context.Context, words []string) error {
 		set := flag.NewFlagSet(c.words, flag.ContinueOnError)
 		set.StringVar(&f.name, "name", "dev", "the cluster's name")
 		set.IntVar(&f.nodes, "nodes", 3, "how many nodes up starts; with 0, only the control plane")
+		set.BoolVar(&f.foreground, "foreground", false, "let up wait for Ctrl-C, and the cluster end with it, also when it is killed")
 		set.Usage = func() {
 			fmt.Fprintf(set.Output(), "usage: go run ./test/cluster %s [flags] %s\n%s\n", c.words, c.args, c.help)
 			set.PrintDefaults()
@@ -83,12 +85,16 @@ func build(ctx context.Context, _ flags, _ []string) error {
 }
 
 func up(ctx context.Context, f flags, _ []string) error {
-	c, err := lab.Up(ctx, lab.Options{Name: f.name, Nodes: f.nodes, Detached: true, Out: os.Stdout})
+	c, err := lab.Up(ctx, lab.Options{Name: f.name, Nodes: f.nodes, Detached: !f.foreground, Out: os.Stdout})
 	if err != nil {
 		return err
 	}
 	fmt.Printf("export KUBECONFIG=%s\n", c.KubeconfigPath())
-	return nil
+	if !f.foreground {
+		return nil
+	}
+	<-ctx.Done()
+	return c.Down()
 }
 
 func down(ctx context.Context, f flags, _ []string) error { return lab.Down(ctx, f.name) }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -130,14 +131,7 @@ func (g group) compile(ctx context.Context, src, dst string, out io.Writer) erro
 			}
 		}
 	}()
-	cpu := time.Duration(0)
-	for name, pkg := range g.packages {
-		var took time.Duration
-		if took, err = g.link(ctx, src, filepath.Join(dst, name), pkg, built); err != nil {
-			break
-		}
-		cpu += took
-	}
+	cpu, err := g.link(ctx, src, dst, built)
 	close(built)
 	<-said
 	if err != nil {
@@ -147,10 +141,12 @@ func (g group) compile(ctx context.Context, src, dst string, out io.Writer) erro
 	return nil
 }
 
-// link builds one program and says each package that was compiled for it. It
-// returns the processor time that it took.
-func (g group) link(ctx context.Context, src, file, pkg string, built chan<- string) (time.Duration, error) {
-	cmd := goCommand(ctx, src, "build", "-v", "-trimpath", "-mod=readonly", "-tags", g.tags, "-ldflags", g.ldflags, "-o", file, pkg)
+// link builds the programs into dst and says each package that was compiled
+// for them. It returns the processor time that it took.
+func (g group) link(ctx context.Context, src, dst string, built chan<- string) (time.Duration, error) {
+	cmd := goCommand(ctx, src, append([]string{
+		"build", "-v", "-trimpath", "-mod=readonly", "-tags", g.tags, "-ldflags", g.ldflags, "-o", dst + "/",
+	}, sortedPackages(g.packages)...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return 0, err
@@ -170,7 +166,24 @@ func (g group) link(ctx context.Context, src, file, pkg string, built chan<- str
 	if err := cmd.Wait(); err != nil {
 		return 0, fmt.Errorf("%s: %w\n%s", cmd, err, strings.Join(tail, "\n"))
 	}
+	for name, pkg := range g.packages {
+		if made := binaryName(pkg); made != name {
+			if err := os.Rename(filepath.Join(dst, made), filepath.Join(dst, name)); err != nil {
+				return 0, err
+			}
+		}
+	}
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), nil
+}
+
+// binaryName is the name that go build gives the program of a main package: the
+// last element of its path that is not a major version.
+func binaryName(pkg string) string {
+	dir, last := path.Split(pkg)
+	if len(last) > 1 && last[0] == 'v' && strings.Trim(last[1:], "0123456789") == "" {
+		return path.Base(dir)
+	}
+	return last
 }
 
 // pinned returns the group's go.mod and go.sum.

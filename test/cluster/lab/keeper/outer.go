@@ -88,5 +88,8 @@ func hold(toInner io.Writer, machine *os.Process) {
 // clean removes the machine's groups. All of its processes died with its
 // first one; kill those that somebody else put into a group of it.
 func clean(group string) error {
-	return errors.Join(cgroup.Kill(group, patience), cgroup.Remove(group, patience))
+	err := errors.Join(cgroup.Kill(group, patience), cgroup.Remove(group, patience))
+	// The cluster's own group goes with its last machine.
+	cgroup.RemoveEmpty(path.Dir(group))
+	return err
 }
