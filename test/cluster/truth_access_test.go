@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -151,10 +152,12 @@ func testKubelet(t *testing.T, w *world) {
 // Kubelets renew their nodes' leases, and whoever has the role can lead by one.
 func testLeases(t *testing.T, w *world) {
 	renewed := func(node string) time.Time {
-		lease, err := w.client().CoordinationV1().Leases("kube-node-lease").Get(t.Context(), node, metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		var lease *coordinationv1.Lease
+		// A kubelet makes its lease a moment after it is Ready.
+		eventually(t, 20*time.Second, "the lease of "+node, func(ctx context.Context) (err error) {
+			lease, err = w.client().CoordinationV1().Leases("kube-node-lease").Get(ctx, node, metav1.GetOptions{})
+			return err
+		})
 		if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity != node {
 			t.Errorf("the lease of %s is held by %v", node, lease.Spec.HolderIdentity)
 		}

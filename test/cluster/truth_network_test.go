@@ -69,7 +69,7 @@ func (w *world) fetch(t *testing.T, pod *corev1.Pod, address string, port int) (
 		t.Fatal(err)
 	}
 	url := "http://" + netip.AddrPortFrom(addr, uint16(port)).String() + "/"
-	return w.Exec(t.Context(), pod.Namespace, pod.Name, "", "wget", "-q", "-O", "-", "-T", "3", url)
+	return w.Exec(t.Context(), pod.Namespace, pod.Name, "", "timeout", "3", "wget", "-q", "-O", "-", url)
 }
 
 // kube-proxy takes a Service's addresses, of both families, from any node's pod

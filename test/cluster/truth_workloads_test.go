@@ -166,7 +166,7 @@ func testExecProbe(t *testing.T, w *world) {
 	become("unready while the file is missing", unready)
 	w.exec(t, pod, "touch", "/tmp/ready")
 	become("Ready once the file is there", ready)
-	w.exec(t, pod, "sh", "-c", "exec /bin/busybox rm /tmp/ready")
+	w.exec(t, pod, "rm", "/tmp/ready")
 	become("unready again", unready)
 }
 

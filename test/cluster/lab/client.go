@@ -19,7 +19,7 @@ const ClientRef = "localhost/client:1"
 // glibc's resolver and getent, musl's loader and library, busybox with a shell,
 // and drill to ask a server by hand.
 func clientPackages() []string {
-	return []string{"libc6", "libc-bin", "musl", "busybox-static", "ldnsutils", "libldns3", "libssl3"}
+	return []string{"libc6", "libc-bin", "musl", "busybox", "ldnsutils", "libldns3", "libssl3"}
 }
 
 // clientFiles are what of those packages is kept.
@@ -29,6 +29,15 @@ func clientFiles() []string {
 		"lib/x86_64-linux-gnu", "lib64", "lib/x86_64-linux-musl", "lib/ld-musl-*",
 		"usr/lib/x86_64-linux-gnu/libldns*", "usr/lib/x86_64-linux-gnu/lib*.so.*",
 		"usr/bin/getent", "usr/bin/drill", "bin/busybox",
+	}
+}
+
+// clientApplets are the programs that busybox stands for. Its wget crashes with
+// -T when it succeeds (1.35): use timeout.
+func clientApplets() []string {
+	return []string{
+		"cat", "echo", "env", "head", "id", "ip", "ls", "mkdir", "nc", "nslookup", "ping", "rm",
+		"sed", "sh", "sleep", "timeout", "touch", "wget",
 	}
 }
 
@@ -49,7 +58,7 @@ func ClientImage(ctx context.Context) (Image, error) {
 		return Image{}, err
 	}
 	key := sha256.New()
-	fmt.Fprintln(key, clientPackages(), clientFiles(), string(source))
+	fmt.Fprintln(key, clientPackages(), clientFiles(), clientApplets(), string(source))
 	root := filepath.Join(cache, fmt.Sprintf("client-%.8x", key.Sum(nil)))
 	err = once(ctx, root, func(tmp string) error { return fillClient(ctx, tmp, source) })
 	if err != nil {
@@ -169,7 +178,7 @@ func finishClient(ctx context.Context, work, root string, source []byte) error {
 			return err
 		}
 	}
-	for _, applet := range []string{"sh", "cat", "echo", "env", "head", "id", "ip", "ls", "mkdir", "nc", "nslookup", "ping", "sed", "sleep", "touch", "wget"} {
+	for _, applet := range clientApplets() {
 		if err := os.Symlink("busybox", filepath.Join(root, "bin", applet)); err != nil {
 			return err
 		}

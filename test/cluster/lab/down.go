@@ -55,7 +55,7 @@ func remove(ctx context.Context, state, name string, keepLogs bool) error {
 	err := cgroup.Kill(group, killLimit)
 	err = errors.Join(err, waitKeepers(dir))
 	err = errors.Join(err, cgroup.Remove(group, killLimit))
-	err = errors.Join(err, removeLink(ctx, linkName(name)))
+	err = errors.Join(err, removeLink(ctx, 0, linkName(name)))
 	if err != nil {
 		return fmt.Errorf("taking cluster %s down: %w", name, err)
 	}
@@ -113,19 +113,6 @@ func keepersOf(dir string) ([]int, error) {
 		}
 	}
 	return pids, nil
-}
-
-// removeLink removes the host's link, if it did not go with the machine that
-// has its other end.
-func removeLink(ctx context.Context, link string) error {
-	if !exists("/sys/class/net/" + link) {
-		return nil
-	}
-	err := ipBatch(ctx, 0, "link delete "+link)
-	if err != nil && !exists("/sys/class/net/"+link) {
-		return nil
-	}
-	return err
 }
 
 // keepOnlyLogs removes a cluster's folder but for the logs of its programs.

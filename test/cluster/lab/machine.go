@@ -92,7 +92,7 @@ func (c *Cluster) boot(ctx context.Context, name string, machine spec.Machine) (
 	if err == nil {
 		err = c.change(func(r *record) {
 			m := r.Machines[name]
-			m.First = first
+			m.First, m.Wired = first, false
 			r.Machines[name] = m
 		})
 	}
@@ -190,7 +190,7 @@ func (c *Cluster) stop(ctx context.Context, name string) error {
 		cgroup.Remove(group, killLimit),
 		c.change(func(r *record) {
 			m := r.Machines[name]
-			m.First = process{}
+			m.First, m.Wired = process{}, false
 			r.Machines[name] = m
 		}),
 	)

@@ -50,7 +50,19 @@ func (c *Cluster) wireControl(ctx context.Context, pid int) error {
 	if err != nil {
 		return err
 	}
-	return ipBatch(ctx, pid, "link set host master "+bridge+" up")
+	if err := ipBatch(ctx, pid, "link set host master "+bridge+" up"); err != nil {
+		return err
+	}
+	return c.wired(control)
+}
+
+// wired notes that a machine has its link, so that it can be told routes.
+func (c *Cluster) wired(name string) error {
+	return c.change(func(r *record) {
+		m := r.Machines[name]
+		m.Wired = true
+		r.Machines[name] = m
+	})
 }
 
 // wireNode links a node to the bridge. The node's name is that of the link's
@@ -70,7 +82,10 @@ func (c *Cluster) wireNode(ctx context.Context, name string, number, pid, contro
 	if err := ipBatch(ctx, pid, lines...); err != nil {
 		return err
 	}
-	return ipBatch(ctx, controlPID, fmt.Sprintf("link set %s master %s up", name, bridge))
+	if err := ipBatch(ctx, controlPID, fmt.Sprintf("link set %s master %s up", name, bridge)); err != nil {
+		return err
+	}
+	return c.wired(name)
 }
 
 // route tells every machine, and the host, the way to the pods of every node,
@@ -82,7 +97,7 @@ func (c *Cluster) route(ctx context.Context) error {
 		c.record = r
 	}
 	for name, m := range c.record.Machines {
-		if !m.First.alive() {
+		if !m.Wired || !m.First.alive() {
 			continue
 		}
 		if err := ipBatch(ctx, m.First.PID, c.podRoutes(name, bridgeOrEth(name))...); err != nil {
@@ -120,14 +135,29 @@ func ipBatch(ctx context.Context, pid int, lines ...string) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	words := []string{"ip", "-batch", "-"}
-	if pid != 0 {
-		words = append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}, words...)
-	}
-	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	cmd := inNet(ctx, pid, "ip", "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(lines, "\n") + "\n")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s\n%s", cmd, err, said, strings.Join(lines, "\n"))
 	}
 	return nil
+}
+
+// removeLink removes a link, which may not be there, or go at the same time
+// since its other end does.
+func removeLink(ctx context.Context, pid int, link string) error {
+	err := ipBatch(ctx, pid, "link delete "+link)
+	if err != nil && inNet(ctx, pid, "ip", "link", "show", link).Run() != nil {
+		return nil
+	}
+	return err
+}
+
+// inNet is a command in the network namespace of a process, or, with 0, of the
+// host.
+func inNet(ctx context.Context, pid int, words ...string) *exec.Cmd {
+	if pid != 0 {
+		words = append([]string{"nsenter", "--net=/proc/" + strconv.Itoa(pid) + "/ns/net"}, words...)
+	}
+	return exec.CommandContext(ctx, words[0], words[1:]...)
 }

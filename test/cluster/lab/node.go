@@ -78,14 +78,24 @@ func (c *Cluster) KillNode(ctx context.Context, name string) error {
 	if !m.First.alive() {
 		return fmt.Errorf("node %s is dead already", name)
 	}
-	bridgeEnd, err := c.machine(control)
+	head, err := c.machine(control)
 	if err != nil {
 		return err
 	}
-	if err := ipBatch(ctx, bridgeEnd.First.PID, "link set "+name+" down"); err != nil {
+	if err := ipBatch(ctx, head.First.PID, "link set "+name+" down"); err != nil {
 		return err
 	}
-	return c.stop(ctx, name)
+	// The kernel goes on to close the connections of dead processes, and keeps
+	// the network namespace as long as nobody answers. Without a link that
+	// changes nothing for others, so let it give up soon.
+	if _, err := output(inNet(ctx, m.First.PID, "sh", "-c", "echo 1 >/proc/sys/net/ipv4/tcp_orphan_retries")); err != nil {
+		return err
+	}
+	if err := c.stop(ctx, name); err != nil {
+		return err
+	}
+	// The link has the node's name, and would go with the namespace only.
+	return removeLink(ctx, head.First.PID, name)
 }
 
 // ReviveNode switches a killed node on again, with the disk that it had, and

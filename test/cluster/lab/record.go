@@ -38,6 +38,8 @@ type machineRecord struct {
 	// First is the machine's first process, as the host sees it. It is zero
 	// while the machine is starting and after it was killed.
 	First process
+	// Wired says that the machine is on the bridge.
+	Wired bool
 	// Options are as they were given to AddNode.
 	Options NodeOptions
 }
