@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -63,24 +64,25 @@ func newCleaner(t *testing.T, name string, nodes int) *cleaner {
 	if _, err := lab.Build(t.Context(), t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	before, err := lab.TakeSnapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	return &cleaner{command: command, name: name, nodes: nodes, before: before, random: rand.New(rand.NewPCG(seed, 0))}
+	return &cleaner{command: command, name: name, nodes: nodes, random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // cycle kills what runs a cluster, starts the cluster over what is left, and
 // takes it down.
 func (c *cleaner) cycle(t *testing.T, i int) {
+	before, err := lab.TakeSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.before = before
 	kills := []func(*testing.T){c.killUp, c.killOwner, c.killKeepers}
 	kills[i%len(kills)](t)
-	// Nothing runs any more, without anybody's doing. Groups may be left, if
-	// the keepers were killed.
+	// Nothing is left, without anybody's doing. If even the keepers were killed,
+	// nothing runs, and there may be groups and the link.
 	c.gone(t, "after the kill", func(line string) bool {
-		return strings.HasPrefix(line, "+ cgroup: ") && i%len(kills) == 2
+		return i%len(kills) == 2 && (strings.HasPrefix(line, "+ cgroup: ") || strings.HasPrefix(line, "+ ip "))
 	})
 	started := time.Now()
 	c.run(t, "up", "--nodes", fmt.Sprint(c.nodes))
@@ -166,14 +168,30 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-func (c *cleaner) run(t *testing.T, words ...string) {
+// run runs the command on the cluster, which must succeed.
+func (c *cleaner) run(t *testing.T, words ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, c.command, append([]string{words[0], "--name", c.name}, words[1:]...)...)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	out, err := c.try(t, words...)
+	if err != nil {
+		t.Fatalf("cluster %s: %v\n%s", strings.Join(words, " "), err, out)
 	}
+	return out
+}
+
+// try runs the command on the cluster and returns all that it says.
+func (c *cleaner) try(t *testing.T, words ...string) (string, error) {
+	t.Helper()
+	// Not the test's own context, which is over when it is time for down.
+	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
+	defer cancel()
+	// The name goes behind the words that name the command.
+	at := 1
+	if words[0] == "node" {
+		at = min(2, len(words))
+	}
+	cmd := exec.CommandContext(ctx, c.command, slices.Concat(words[:at], []string{"--name", c.name}, words[at:])...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 // gone waits until nothing of the cluster is left but what may be.
@@ -191,7 +209,8 @@ func (c *cleaner) gone(t *testing.T, when string, may func(line string) bool) {
 		}
 		left = nil
 		for _, line := range diff {
-			if !may(line) {
+			// What is gone is not the cluster's: it was there before it.
+			if strings.HasPrefix(line, "+ ") && !may(line) {
 				left = append(left, line)
 			}
 		}
@@ -200,5 +219,5 @@ func (c *cleaner) gone(t *testing.T, when string, may func(line string) bool) {
 		}
 		time.Sleep(200 * time.Millisecond)
 	}
-	t.Errorf("%s, this is not as before:\n%s", when, strings.Join(left, "\n"))
+	t.Errorf("%s, this is left:\n%s", when, strings.Join(left, "\n"))
 }

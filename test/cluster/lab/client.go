@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 )
 
 // ClientRef is the name of the client image.
@@ -24,10 +25,14 @@ func clientPackages() []string {
 
 // clientFiles are what of those packages is kept.
 func clientFiles() []string {
+	cpu, loader := "x86_64", "lib64"
+	if runtime.GOARCH == "arm64" {
+		cpu, loader = "aarch64", "lib/ld-linux-*"
+	}
 	return []string{
-		"etc/gai.conf", "etc/ld.so.conf.d",
-		"lib/x86_64-linux-gnu", "lib64", "lib/x86_64-linux-musl", "lib/ld-musl-*",
-		"usr/lib/x86_64-linux-gnu/libldns*", "usr/lib/x86_64-linux-gnu/lib*.so.*",
+		"etc/gai.conf",
+		"lib/" + cpu + "-linux-gnu", loader, "lib/" + cpu + "-linux-musl", "lib/ld-musl-*",
+		"usr/lib/" + cpu + "-linux-gnu/lib*.so.*",
 		"usr/bin/getent", "usr/bin/drill", "bin/busybox",
 	}
 }

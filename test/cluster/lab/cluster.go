@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -87,10 +88,13 @@ func (c *Cluster) Client() *kubernetes.Clientset { return c.client }
 func (c *Cluster) change(do func(*record)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Another process may have added a node meanwhile.
-	if r, err := readRecord(c.dir); err == nil {
-		c.record = r
+	// Another process may be adding a node.
+	unlock, err := lockFile(context.Background(), recordFile(c.dir)+".lock")
+	if err != nil {
+		return err
 	}
+	defer unlock()
+	c.refresh()
 	do(&c.record)
 	return c.record.write(c.dir)
 }
@@ -99,14 +103,20 @@ func (c *Cluster) change(do func(*record)) error {
 func (c *Cluster) machine(name string) (machineRecord, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r, err := readRecord(c.dir); err == nil {
-		c.record = r
-	}
+	c.refresh()
 	m, ok := c.record.Machines[name]
 	if !ok {
 		return m, fmt.Errorf("cluster %s has no machine %q", c.name, name)
 	}
 	return m, nil
+}
+
+// refresh reads the record, which other processes change too. The caller holds
+// mu.
+func (c *Cluster) refresh() {
+	if r, err := readRecord(c.dir); err == nil {
+		c.record = r
+	}
 }
 
 // say prints a line of progress.

@@ -24,6 +24,7 @@ func (c *Cluster) bootControl(ctx context.Context) (*keeper, error) {
 	k, err := c.boot(ctx, control, spec.Machine{
 		Binds:    []spec.Bind{{From: filepath.Join(c.dir, "pki"), To: pkiDir, ReadOnly: true}},
 		Sysctls:  netSysctls(),
+		HostLink: linkName(c.name),
 		Programs: c.controlPrograms(),
 	})
 	if err != nil {
@@ -175,7 +176,7 @@ func complete(programs []spec.Program) []spec.Program {
 
 // waitAPI waits until the API server says that it is ready.
 func (c *Cluster) waitAPI(ctx context.Context) error {
-	return c.poll(ctx, time.Minute, "the API server to be ready", func(ctx context.Context) error {
+	return poll(ctx, time.Minute, "the API server to be ready", func(ctx context.Context) error {
 		return c.client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }

@@ -22,9 +22,7 @@ func (c *Cluster) LoadImage(ctx context.Context, image Image) error {
 		return err
 	}
 	c.mu.Lock()
-	if r, err := readRecord(c.dir); err == nil {
-		c.record = r
-	}
+	c.refresh()
 	var alive []string
 	for name, m := range c.record.Machines {
 		if m.Number > 0 && m.First.alive() {
@@ -64,7 +62,7 @@ func (c *Cluster) saveImage(image Image) (string, error) {
 // loadAll loads every image that the cluster has on a node whose containerd is
 // just starting.
 func (c *Cluster) loadAll(ctx context.Context, node string) error {
-	err := c.poll(ctx, time.Minute, "containerd of "+node, func(ctx context.Context) error {
+	err := poll(ctx, time.Minute, "containerd of "+node, func(ctx context.Context) error {
 		_, err := output(c.command(ctx, node, programPath("ctr"), "--address", containerdSock, "version"))
 		return err
 	})

@@ -93,9 +93,7 @@ func (c *Cluster) wireNode(ctx context.Context, name string, number, pid, contro
 func (c *Cluster) route(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r, err := readRecord(c.dir); err == nil {
-		c.record = r
-	}
+	c.refresh()
 	for name, m := range c.record.Machines {
 		if !m.Wired || !m.First.alive() {
 			continue

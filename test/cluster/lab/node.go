@@ -193,7 +193,21 @@ func (c *Cluster) bootNode(ctx context.Context, name string, api <-chan struct{}
 	if err := k.order(spec.Start, "kube-proxy"); err != nil {
 		return err
 	}
-	return c.waitReady(ctx, name, began)
+	if err := c.waitReady(ctx, name, began); err != nil {
+		return err
+	}
+	return c.hand(k)
+}
+
+// hand lets a machine outlive this process if the cluster does, or if this
+// process only helps the one that the cluster belongs to.
+func (c *Cluster) hand(k *keeper) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.record.Released || c.record.Owner != self() {
+		return k.release()
+	}
+	return nil
 }
 
 // makeNodePKI makes what a node shows others: its kubelet's and kube-proxy's
@@ -298,7 +312,7 @@ func (c *Cluster) cniConfig(number int) (string, error) {
 // and does a cloud's part: it says which addresses the node's pods have.
 func (c *Cluster) waitRegistered(ctx context.Context, name string, m machineRecord) error {
 	var node *corev1.Node
-	err := c.poll(ctx, time.Minute, "node "+name+" to register", func(ctx context.Context) (err error) {
+	err := poll(ctx, time.Minute, "node "+name+" to register", func(ctx context.Context) (err error) {
 		node, err = c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		return err
 	})
@@ -319,7 +333,7 @@ func (c *Cluster) waitRegistered(ctx context.Context, name string, m machineReco
 func (c *Cluster) waitReady(ctx context.Context, name string, began time.Time) error {
 	// Times in the API are whole seconds.
 	began = began.Truncate(time.Second)
-	return c.poll(ctx, 2*time.Minute, "node "+name+" to be Ready", func(ctx context.Context) error {
+	return poll(ctx, 2*time.Minute, "node "+name+" to be Ready", func(ctx context.Context) error {
 		node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err

@@ -7,8 +7,8 @@ import (
 )
 
 // poll tries until try returns nil, or until limit has passed: then the error
-// says what was waited for, why the last try failed, and where the logs are.
-func (c *Cluster) poll(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
+// says what was waited for, and why the last try failed.
+func poll(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	started := time.Now()
@@ -25,7 +25,7 @@ func (c *Cluster) poll(ctx context.Context, limit time.Duration, what string, tr
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("waited %s for %s: %w; logs: %s", time.Since(started).Round(time.Second), what, last, c.Logs())
+			return fmt.Errorf("waited %s for %s: %w", time.Since(started).Round(time.Second), what, last)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -66,7 +66,8 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	c := newCluster(r, dir, options.Out)
 	if err := c.up(ctx, options, programs); err != nil {
 		// Not ctx, which may be what ended it.
-		return nil, errors.Join(err, c.end(context.Background(), true))
+		err = errors.Join(err, c.end(context.Background(), true))
+		return nil, fmt.Errorf("cluster %s: %w\nwhat its programs said is in %s until the next up or down", c.name, err, c.Logs())
 	}
 	return c, nil
 }

@@ -56,7 +56,7 @@ func outer(file string, machine spec.Machine) error {
 		go hold(toInner, inside.Process)
 	}
 	died := inside.Wait()
-	return errors.Join(err, died, clean(machine.Cgroup))
+	return errors.Join(err, died, clean(machine))
 }
 
 // greet waits until the machine has its file tree and says so to the owner.
@@ -85,11 +85,14 @@ func hold(toInner io.Writer, machine *os.Process) {
 	_ = machine.Kill()
 }
 
-// clean removes the machine's groups. All of its processes died with its
-// first one; kill those that somebody else put into a group of it.
-func clean(group string) error {
-	err := errors.Join(cgroup.Kill(group, patience), cgroup.Remove(group, patience))
+// clean removes what does not go with the machine. All of its processes died
+// with its first one; kill those that somebody else put into a group of it.
+func clean(machine spec.Machine) error {
+	if machine.HostLink != "" {
+		_ = exec.Command("ip", "link", "delete", machine.HostLink).Run() // it may have gone
+	}
+	err := errors.Join(cgroup.Kill(machine.Cgroup, patience), cgroup.Remove(machine.Cgroup, patience))
 	// The cluster's own group goes with its last machine.
-	cgroup.RemoveEmpty(path.Dir(group))
+	cgroup.RemoveEmpty(path.Dir(machine.Cgroup))
 	return err
 }

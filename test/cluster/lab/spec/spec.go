@@ -10,6 +10,10 @@ type Machine struct {
 	// Cgroup is the control group that holds all of the machine's processes:
 	// its own in the group System below it, those of pods beside that.
 	Cgroup string
+	// HostLink is a link on the host whose other end is in the machine. It
+	// would go by itself, but only with the last connection of the machine's
+	// dead processes, which the kernel closes in minutes.
+	HostLink string
 	// Binds are put in place first, in their order.
 	Binds []Bind
 	// Overlays are writable views of folders of the host.
