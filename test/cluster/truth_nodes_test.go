@@ -83,11 +83,6 @@ func testDeadNode(t *testing.T, w *world) {
 	client := w.run(t, ns, "client", nil, spec)
 	const victim = "node3"
 
-	killed := time.Now()
-	if err := w.KillNode(t.Context(), victim); err != nil {
-		t.Fatal(err)
-	}
-	t.Logf("killed in %s", time.Since(killed).Round(time.Millisecond))
 	node := func(ctx context.Context) (*corev1.Node, corev1.ConditionStatus) {
 		node, err := w.client().CoreV1().Nodes().Get(ctx, victim, metav1.GetOptions{})
 		if err != nil {
@@ -114,6 +109,18 @@ func testDeadNode(t *testing.T, w *world) {
 		}
 		return false
 	}
+	eventually(t, 30*time.Second, "the endpoint on "+victim+" to be ready", func(ctx context.Context) error {
+		if !endpoint(ctx) {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+
+	killed := time.Now()
+	if err := w.KillNode(t.Context(), victim); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("killed in %s", time.Since(killed).Round(time.Millisecond))
 	if !endpoint(t.Context()) {
 		t.Errorf("the endpoint on %s is unready as soon as it dies: somebody told", victim)
 	}
@@ -166,6 +173,46 @@ func testDeadNode(t *testing.T, w *world) {
 		return nil
 	})
 	t.Logf("its endpoint was ready %s after", time.Since(revived).Round(time.Second))
+}
+
+// Programs that are killed come back, and what they look after goes on.
+func testKilledPrograms(t *testing.T, w *world) {
+	ns, spec := w.namespace(t), clientSpec()
+	spec.NodeName = "node2"
+	before := w.run(t, ns, "before", nil, spec)
+	for machine, programs := range map[string][]string{"node2": {"kubelet", "containerd", "kube-proxy"}, "control": {"etcd", "kube-apiserver"}} {
+		for _, program := range programs {
+			if err := w.KillProgram(t.Context(), machine, program); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var after *corev1.Pod
+	eventually(t, time.Minute, "the API server to be back", func(ctx context.Context) (err error) {
+		after, err = w.client().CoreV1().Pods(ns).Get(ctx, "before", metav1.GetOptions{})
+		return err
+	})
+	eventually(t, time.Minute, "a new pod to be taken", func(ctx context.Context) error {
+		_, err := w.client().CoreV1().Pods(ns).Create(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "after"}, Spec: spec}, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	eventually(t, time.Minute, "the new pod to be Ready", func(ctx context.Context) error {
+		pod, err := w.client().CoreV1().Pods(ns).Get(ctx, "after", metav1.GetOptions{})
+		if err == nil && !ready(pod) {
+			err = fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return err
+	})
+	after, err := w.client().CoreV1().Pods(ns).Get(t.Context(), "before", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if old, now := before.Status.ContainerStatuses[0], after.Status.ContainerStatuses[0]; old.ContainerID != now.ContainerID || now.RestartCount != 0 {
+		t.Errorf("the old pod's container was %s and is %s after %d restarts", old.ContainerID, now.ContainerID, now.RestartCount)
+	}
 }
 
 // All of it stays below 2 GB, with the other tests' pods just gone.

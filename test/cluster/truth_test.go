@@ -47,6 +47,7 @@ func TestTruth(t *testing.T) {
 		}
 	})
 	t.Run("Memory", func(t *testing.T) { testMemory(t, w) })
+	t.Run("KilledPrograms", func(t *testing.T) { testKilledPrograms(t, w) })
 	t.Run("DeadNode", func(t *testing.T) { testDeadNode(t, w) })
 }
 

@@ -73,8 +73,25 @@ func Build(ctx context.Context, out io.Writer) (Programs, error) {
 	return programs, nil
 }
 
-// build returns the folder with the group's programs, building it if needed.
-func (g group) build(ctx context.Context, cache string, out io.Writer) (string, error) {
+// Built says whether Build has nothing to do but to build the small programs of
+// our own, which takes a second.
+func Built() (bool, error) {
+	cache, err := CacheDir()
+	if err != nil {
+		return false, err
+	}
+	for _, g := range groups() {
+		dir, err := g.dir(cache)
+		if err != nil || !exists(dir) {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// dir is the folder for the group's programs, whose name has all that they are
+// made from.
+func (g group) dir(cache string) (string, error) {
 	mod, sum, err := g.pinned()
 	if err != nil {
 		return "", err
@@ -83,8 +100,19 @@ func (g group) build(ctx context.Context, cache string, out io.Writer) (string, 
 	fmt.Fprintln(key, toolchain(), g.tags, g.ldflags, sortedPackages(g.packages))
 	key.Write(mod)
 	key.Write(sum)
-	dir := filepath.Join(cache, fmt.Sprintf("%s-%s-%.8x", g.name, strings.TrimPrefix(g.version, "v"), key.Sum(nil)))
+	return filepath.Join(cache, fmt.Sprintf("%s-%s-%.8x", g.name, strings.TrimPrefix(g.version, "v"), key.Sum(nil))), nil
+}
 
+// build returns the folder with the group's programs, building it if needed.
+func (g group) build(ctx context.Context, cache string, out io.Writer) (string, error) {
+	dir, err := g.dir(cache)
+	if err != nil {
+		return "", err
+	}
+	mod, sum, err := g.pinned()
+	if err != nil {
+		return "", err
+	}
 	return dir, once(ctx, dir, func(tmp string) error {
 		src := filepath.Join(tmp, "src")
 		if err := errors.Join(

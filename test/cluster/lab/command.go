@@ -8,9 +8,8 @@ import (
 )
 
 // Command is a command that runs on a machine, which is a node or "control": in
-// its namespaces, with its file tree, as root. It is no part of the machine: it
-// is not killed with it unless the machine's namespaces are all that it lives
-// in, and its group is that of the caller.
+// its namespaces, with its file tree, as root. It is killed with the machine,
+// but is in the control groups of the caller.
 func (c *Cluster) Command(ctx context.Context, machine string, args ...string) (*exec.Cmd, error) {
 	m, err := c.machine(machine)
 	if err != nil {

@@ -19,10 +19,17 @@ import (
 const LogsEnv = "FIREBREAK_CLUSTER_LOGS"
 
 // Require skips a test where a cluster cannot run, with the reason. If CI is
-// set, the test fails instead: there, a missing package is a mistake.
+// set, the test fails instead: there, a missing package is a mistake. It does
+// not build the programs, since go test ends a test after ten minutes.
 func Require(t testing.TB) {
 	t.Helper()
 	err := Missing()
+	if err == nil {
+		var built bool
+		if built, err = Built(); err == nil && !built {
+			err = errors.New("the cluster's programs are not built: run `go run ./test/cluster build` once, which takes about 13 minutes")
+		}
+	}
 	if err != nil && os.Getenv("CI") != "" {
 		t.Fatal(err)
 	}
