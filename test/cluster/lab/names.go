@@ -27,13 +27,13 @@ func checkName(name string) error {
 }
 
 // StateDir is the folder that has a folder for each cluster that is up, or was
-// not taken down: $FIREBREAK_CLUSTER_STATE, or /var/tmp/firebreak-cluster. Its
+// not taken down: $FIREBREAK_CLUSTER_STATE, or /var/lib/firebreak-cluster. Its
 // file system must be one that overlayfs can write to, such as ext4 or xfs.
 func StateDir() (string, error) {
 	if dir := os.Getenv(StateEnv); dir != "" {
 		return filepath.Abs(dir)
 	}
-	return "/var/tmp/firebreak-cluster", nil
+	return "/var/lib/firebreak-cluster", nil
 }
 
 func cgroupName(cluster string) string { return "/" + prefix + cluster }

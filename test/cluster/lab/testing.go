@@ -75,10 +75,15 @@ func Start(t testing.TB, options Options) *Cluster {
 // keep copies all that may say why a test failed, and returns the folder.
 func (c *Cluster) keep(ctx context.Context) (string, error) {
 	root := os.Getenv(LogsEnv)
-	if root == "" {
-		root = filepath.Join(os.TempDir(), "firebreak-cluster-logs")
+	if root != "" {
+		if err := os.MkdirAll(root, 0o755); err != nil {
+			return "", err
+		}
 	}
-	dir := filepath.Join(root, c.name+"-"+time.Now().UTC().Format("20060102T150405"))
+	dir, err := os.MkdirTemp(root, "firebreak-"+c.name+"-")
+	if err != nil {
+		return "", err
+	}
 	return dir, errors.Join(c.KeepLogs(dir), c.keepObjects(ctx, dir))
 }
 
