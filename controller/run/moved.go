@@ -29,12 +29,19 @@ func (r *Run) watch(o *Observation, now time.Time) {
 			r.note(r.NoticedAt, "%s was answered by %s", r.named(addr), a.Server)
 		}
 	}
-	if r.MovedAt.IsZero() && !r.NoticedAt.IsZero() && r.moved() {
+	switch moved := r.moved(); {
+	case r.NoticedAt.IsZero():
+	case !moved: // it may seem so while only the first ones have asked
+		r.MovedAt = time.Time{}
+	case r.MovedAt.IsZero():
 		r.MovedAt = now
 		if at := r.movedByAnswers(); !at.IsZero() {
 			r.MovedAt = latest(r.NoticedAt, at)
 		}
-		r.note(r.MovedAt, "traffic has moved")
+		if !r.MovedSaid {
+			r.note(r.MovedAt, "traffic has moved")
+		}
+		r.MovedSaid = true
 	}
 }
 
@@ -70,7 +77,9 @@ func (r *Run) movedByAnswers() time.Time {
 	if len(r.Drilled) == 0 {
 		return time.Time{}
 	}
-	need := (9*len(r.Drilled) + 9) / 10
+	// Those that may be stuck are not waited for.
+	count := max(1, len(r.Drilled)-r.Spec.Limits.Stuck)
+	need := (9*count + 9) / 10
 	if len(r.Answered) < need {
 		return time.Time{}
 	}

@@ -150,7 +150,7 @@ func (r *Run) part(server string, rec protocol.Recording, now time.Time) {
 		return
 	}
 	rec = sane(rec)
-	if r.Phase == Recording && p.corrected(rec.NowMs) >= millis(r.tailEnds()) || rec.Frozen && r.Phase == Recording {
+	if r.Phase == Recording && (rec.Frozen || p.corrected(rec.NowMs) >= millis(r.tailEnds())) && hasSamples(rec) {
 		whole := rec
 		p.Part = &whole
 	}
@@ -181,6 +181,19 @@ func (r *Run) part(server string, rec protocol.Recording, now time.Time) {
 			r.Answered[c.Address] = Answer{Server: server, AtMs: at}
 		}
 	}
+}
+
+// hasSamples tells the whole of a recording from a summary that was asked for
+// earlier and comes late: questions that could not be paired would not show as lost.
+func hasSamples(rec protocol.Recording) bool {
+	asked := false
+	for _, c := range rec.Clients {
+		if len(c.Samples) > 0 {
+			return true
+		}
+		asked = asked || c.Drilled > 0 || c.Answers > c.Errors
+	}
+	return !asked
 }
 
 // answerSince is the earliest answer to c at or after a time, as far as its

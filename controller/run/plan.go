@@ -11,12 +11,13 @@ import (
 
 // Kinds of warnings in a plan.
 const (
-	WarnSingleHomed = "SingleHomed" // no other server answered them in 7 days
-	WarnForwarder   = "Forwarder"   // they look like forwarders or nodes: their clients are hidden behind them
-	WarnUnreachable = "Unreachable" // servers that could not be reached
-	WarnRefused     = "Refused"     // the mode is faster, and less like a real failure
-	WarnShortened   = "Shortened"   // waits are shortened or checks ignored
-	WarnNoMonitors  = "NoMonitors"  // nothing is looked up meanwhile
+	WarnSingleHomed  = "SingleHomed"  // no other server answered them in 7 days
+	WarnForwarder    = "Forwarder"    // they look like forwarders or nodes: their clients are hidden behind them
+	WarnUnreachable  = "Unreachable"  // servers that could not be reached
+	WarnCannotRecord = "CannotRecord" // servers whose part will be missing
+	WarnRefused      = "Refused"      // the mode is faster, and less like a real failure
+	WarnShortened    = "Shortened"    // waits are shortened or checks ignored
+	WarnNoMonitors   = "NoMonitors"   // nothing is looked up meanwhile
 )
 
 // forwarderTimes the median client's queries: who asks so much more than others
@@ -62,7 +63,7 @@ func answeredElsewhere(f *Facts, server string, within time.Duration) map[string
 			continue
 		}
 		for _, c := range f.Servers[i].Seen {
-			if c.Answers > 0 && f.Now.Sub(c.Last) <= within {
+			if c.Answers > c.Errors && f.Now.Sub(c.Last) <= within {
 				out[c.Address] = true
 			}
 		}
@@ -75,7 +76,7 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	add := func(kind string, clients []string, format string, args ...any) {
 		out = append(out, Warning{Kind: kind, Message: fmt.Sprintf(format, args...), Clients: clients})
 	}
-	var single, forwarders, unreachable []string
+	var single, forwarders, unreachable, deaf []string
 	var queries []uint64
 	for _, c := range targets {
 		queries = append(queries, c.Queries)
@@ -92,6 +93,8 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	for _, t := range f.Servers {
 		if !t.Heard {
 			unreachable = append(unreachable, t.Name)
+		} else if !t.Has(protocol.FeatureRecordings) {
+			deaf = append(deaf, t.Name)
 		}
 	}
 	if len(single) > 0 {
@@ -102,6 +105,9 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	}
 	if len(unreachable) > 0 {
 		add(WarnUnreachable, nil, "not reached: %s. What they see will be missing from the report", strings.Join(unreachable, ", "))
+	}
+	if len(deaf) > 0 {
+		add(WarnCannotRecord, nil, "cannot record: %s (no \"clients\" in its Corefile). Whom it answers will be missing from the report, and who fails over to it may come out as unknown", strings.Join(deaf, ", "))
 	}
 	if s.Mode == protocol.ModeRefused {
 		add(WarnRefused, nil, "refused makes clients fail over faster than a dead server would: drop is the realistic one")

@@ -49,6 +49,7 @@ type Run struct {
 	Returned  time.Time `json:"returned,omitzero"` // everything was as before
 	NoticedAt time.Time `json:"noticedAt,omitzero"`
 	MovedAt   time.Time `json:"movedAt,omitzero"`
+	MovedSaid bool      `json:"movedSaid,omitempty"`
 	SwitchAt  time.Time `json:"switchAt,omitzero"` // the balancer dropped it
 	NextTry   time.Time `json:"nextTry,omitzero"`  // of the order, its renewal or its end
 	Restarts  int       `json:"restarts,omitempty"`

@@ -20,6 +20,7 @@ const (
 	latencyFor     = 5 * time.Second
 	errorsFor      = 5 * time.Second // and over the whole outage
 	minQuestions   = 20              // fewer in a span are no sign of anything
+	minForP99      = 100             // answers, before and during: of fewer it is the slowest one
 	monitorRow     = 3
 	lostAfter      = 6 * time.Second  // three probes in a row unanswered
 	serverLost     = 30 * time.Second // the lease would have ended it by now
@@ -87,9 +88,12 @@ var stopRules = []stopRule{
 		return ""
 	}},
 	{Failed, LatencyRising, func(r *Run, _ *Observation, _ time.Time) string {
-		base := r.survivors((*Meter).baseline).quantile(0.99)
+		base := r.survivors((*Meter).baseline)
 		now := r.survivors(func(m *Meter) tally { return m.last(latencyFor) })
-		if limit := max(latencyTimes*base, latencyAtLeast); now.answers >= minQuestions && now.quantile(0.99) > limit {
+		if base.answers < minForP99 || now.answers < minForP99 {
+			return "" // one slow answer of a few is no sign of anything
+		}
+		if limit := max(latencyTimes*base.quantile(0.99), latencyAtLeast); now.quantile(0.99) > limit {
 			return fmt.Sprintf("the survivors' P99 is %.0f ms, above %.0f ms for %s", now.quantile(0.99), limit, latencyFor)
 		}
 		return ""

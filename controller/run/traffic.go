@@ -149,9 +149,10 @@ func (r *Run) survivors(f func(*Meter) tally) tally {
 func (m *Meter) baseline() tally { return between(m.BaseFrom, m.BaseTo) }
 func (m *Meter) outage() tally   { return between(m.OutFrom, m.OutTo) }
 
+// last is the tally of the last d, all of it while the server was out.
 func (m *Meter) last(d time.Duration) tally {
 	from, to, ok := m.span(d)
-	if !ok {
+	if !ok || m.OutFrom.BootID == "" || from.NowMs < m.OutFrom.NowMs {
 		return tally{}
 	}
 	return between(from, to)

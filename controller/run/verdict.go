@@ -92,7 +92,7 @@ func (r *Run) concerned(drilled *witness, others []*witness) []string {
 	for _, w := range others {
 		for a, c := range w.clients {
 			ip, ok := parseAddr(a)
-			if ok && c.Answers > 0 && r.Targets.Match(ip) && !r.Never.Match(ip) {
+			if ok && c.Answers > c.Errors && r.Targets.Match(ip) && !r.Never.Match(ip) {
 				set[a] = true
 			}
 		}
@@ -118,7 +118,7 @@ func (r *Run) verdict(addr string, drilled *witness, others []*witness, unheard 
 	before := slices.Contains(r.SeenElsewhere, addr)
 	for _, w := range others {
 		c := w.clients[addr]
-		anywhere = anywhere || c.Answers > 0
+		anywhere = anywhere || c.Answers > c.Errors
 		late = late || first != 0 && w.fromMs > first
 		if here.Drilled == 0 {
 			continue

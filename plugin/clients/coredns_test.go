@@ -268,6 +268,7 @@ func TestMetadataAndMetrics(t *testing.T) {
 			s.ask("127.0.0.2", "example.org.")
 		}
 		s.ask("127.0.0.3", "example.org.")
+		time.Sleep(300 * time.Millisecond) // the answer is sent before it is logged
 	})
 	for _, want := range []string{"NAMED two 127.0.0.2", "NAMED - 127.0.0.3"} {
 		if !strings.Contains(out, want) {

@@ -39,7 +39,9 @@ func (c *counters) answer(rcode int, took int64, ms int64) {
 	case dns.RcodeRefused:
 		c.refused++
 	}
-	c.lastAnswer = max(c.lastAnswer, ms)
+	if !isError(rcode) { // by errors nobody can tell that it is healthy
+		c.lastAnswer = max(c.lastAnswer, ms)
+	}
 	// Most answers come from a cache and stop at the first bound.
 	i := 0
 	for i < len(latencyBounds) && took > latencyBounds[i] {

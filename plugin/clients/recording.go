@@ -127,8 +127,9 @@ func (c *recordedClient) asked(retry bool, ms int64) {
 
 func (c *recordedClient) answered(question uint64, failed bool, ms int64) {
 	c.Answers++
-	if failed {
+	if failed { // SERVFAIL and REFUSED send a client on: it is not answered by them
 		c.Errors++
+		return
 	}
 	if c.FirstAnswerMs == 0 {
 		c.FirstAnswerMs = ms

@@ -113,7 +113,7 @@ func TestRecorded(t *testing.T) {
 	}
 	drilled := func(tk *Ticket, now Moment) { table.Drilled(tk, now) }
 	step(1000*time.Millisecond, 1, 100, answered(dns.RcodeSuccess))
-	step(1000*time.Millisecond, 2, 100, answered(dns.RcodeServerFailure)) // 2 s: stands with the one before
+	step(1000*time.Millisecond, 2, 100, answered(dns.RcodeServerFailure)) // 2 s: an error answers nobody, so it is no sample
 	step(1000*time.Millisecond, 3, 200, drilled)                          // 3 s
 	step(5000*time.Millisecond, 4, 200, drilled)                          // 8 s: a retry
 	step(7000*time.Millisecond, 5, 200, drilled)                          // 15 s: a new question
@@ -131,7 +131,7 @@ func TestRecorded(t *testing.T) {
 		Address: "192.0.2.1", FirstMs: at(1), LastMs: at(17), Queries: 7, Answers: 3, Errors: 1, Retries: 2,
 		FirstAnswerMs: at(1), LastAnswerMs: at(17), Drilled: 4, DrilledQuestions: 3, FirstDrilledMs: at(3), LastDrilledMs: at(16), AnsweredAfterMs: at(17),
 		Samples: []protocol.Sample{
-			{Hash: 100, FirstMs: at(1), LastMs: at(2)},
+			{Hash: 100, FirstMs: at(1), LastMs: at(1)},
 			{Hash: 200, Drilled: true, FirstMs: at(3), LastMs: at(8)},
 			{Hash: 200, Drilled: true, FirstMs: at(15), LastMs: at(15)},
 			{Hash: 300, Drilled: true, FirstMs: at(16), LastMs: at(16)},

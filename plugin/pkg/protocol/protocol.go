@@ -61,7 +61,7 @@ type State struct {
 	Ready        *ReadyState     `json:"ready,omitempty"`
 	Drill        *DrillState     `json:"drill,omitempty"`        // running, or the last one that ended
 	Recording    *RecordingState `json:"recording,omitempty"`    // running or frozen; forgotten a while after its end
-	LastAnswerMs int64           `json:"lastAnswerMs,omitempty"` // last time a client was answered (Unix ms); 0: never
+	LastAnswerMs int64           `json:"lastAnswerMs,omitempty"` // last time a client was answered with no error (Unix ms); 0: never
 }
 
 // ReadyState says how this server's readiness is asked, as its Corefile has it.
@@ -189,7 +189,7 @@ type RecordedClient struct {
 	Answers          uint64 `json:"answers"`
 	Errors           uint64 `json:"errors"` // of the answers: SERVFAIL or REFUSED (drilled ones are no answers)
 	Retries          uint64 `json:"retries"`
-	FirstAnswerMs    int64  `json:"firstAnswerMs"` // first and last answer
+	FirstAnswerMs    int64  `json:"firstAnswerMs"` // first and last answer that was no error
 	LastAnswerMs     int64  `json:"lastAnswerMs"`
 	Drilled          uint64 `json:"drilled"`          // queries
 	DrilledQuestions uint64 `json:"drilledQuestions"` // of those, not retries of an earlier drilled one
