@@ -13,7 +13,7 @@ RACE := ./plugin/... ./controller/fleet/... ./controller/standalone/...
 
 export GOFLAGS ?= -mod=readonly
 
-.PHONY: help build demo test lint clean
+.PHONY: help build demo test soak cluster lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -29,6 +29,12 @@ demo: build ## the main job on this machine, in a minute
 
 test: ## every test that can run here; says what it skipped
 	@test/run $(RACE)
+
+soak: cluster ## what is long by nature: ten clusters, long drills of real resolvers; as root
+	FIREBREAK_SOAK=1 go test -count=1 -v -timeout 60m -run 'Soak|Long' ./test/cluster ./test/stubs
+
+cluster: ## the programs of the test cluster, built once into the cache
+	go run ./test/cluster build
 
 lint: ## golangci-lint, which has to be installed
 	golangci-lint run ./...

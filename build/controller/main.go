@@ -54,7 +54,7 @@ var errUsage = errors.New("usage")
 func start(args []string, stdout, stderr io.Writer) error {
 	flags := flag.NewFlagSet("firebreak-controller", flag.ContinueOnError)
 	flags.SetOutput(stderr)
-	file := flags.String("fleet", "", "the fleet file, `fleet.yaml`")
+	file := flags.String("fleet", "", "the fleet `file`")
 	state := flags.String("state", "", "a `folder` for runs and reports, of this controller alone")
 	check := flags.Bool("check", false, "check the fleet file and the environment, and do nothing else")
 	format := flags.String("log", "text", "how to log: text or json")

@@ -115,7 +115,7 @@ func (r *Run) ask(f *Facts, now time.Time) {
 	r.Targets = f.Resolved
 	r.Never = neverDrilled(f)
 	r.Names = maps.Clone(f.Names)
-	several := answeredElsewhere(f, r.Spec.Server, severalWithin)
+	several := answeredElsewhere(f, r.Spec.Server, severalFor(f))
 	for _, c := range targetsSeen(r.Spec, f) {
 		r.SeenHour = append(r.SeenHour, c.Address)
 		if several[c.Address] {
@@ -142,6 +142,18 @@ func (r *Run) ask(f *Facts, now time.Time) {
 // severalWithin is how lately another server must have answered a client for it
 // to be one that asks several.
 const severalWithin = time.Minute
+
+// severalFor is severalWithin, but not back into another drill: whom that one
+// sent elsewhere does not ask several servers all along.
+func severalFor(f *Facts) time.Duration {
+	within := severalWithin
+	for _, o := range f.Others {
+		if !o.Ended.IsZero() {
+			within = min(within, f.Now.Sub(o.Ended.Add(followGrace)))
+		}
+	}
+	return within
+}
 
 func (r *Run) refuse(reason Reason, message string, now time.Time) {
 	r.Outcome, r.Reason, r.Message = Refusal, reason, message

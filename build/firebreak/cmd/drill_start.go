@@ -63,7 +63,7 @@ Ctrl-C while watching leaves the drill running: it ends by itself.
 	f.BoolVar(&dryRun, "dry-run", false, "only say what would happen: the same as plan")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.BoolVar(&watch, "watch", true, "watch it to its end")
-	f.BoolVar(&noWatch, "no-watch", false, "start it and leave; `drill report` has its outcome later")
+	f.BoolVar(&noWatch, "no-watch", false, "start it and leave; 'drill report' has its outcome later")
 	return cmd
 }
 
