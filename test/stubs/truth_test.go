@@ -14,12 +14,12 @@ import (
 // The rules of docs/verdicts.md, said once more: the test is to find out if the
 // product has others.
 const (
-	grace      = 5 * time.Second // an answer elsewhere counts so long past the end
-	stuckAt    = 3               // drilled queries
-	retry      = 6 * time.Second // a question asked again later is another one
-	wireSlack  = 50 * time.Millisecond
-	recordLead = 2 * time.Second // recordings begin at most so long before the outage
-	warmUp     = 3 * time.Second // before the outage, that is the run's Reading, all is to be well
+	grace       = 5 * time.Second // an answer elsewhere counts so long past the end
+	stuckAt     = 3               // drilled queries
+	retry       = 6 * time.Second // a question asked again later is another one
+	wireSlack   = 50 * time.Millisecond
+	severalLead = 65 * time.Second // who was answered elsewhere since then asks several: a minute before Asking
+	warmUp      = 3 * time.Second  // before the outage, that is the run's Reading, all is to be well
 )
 
 // outage is when and where a drill was on.
