@@ -58,7 +58,7 @@ func (w *network) ask() (q int) {
 			w.onStep(q, s)
 		}
 		w.events()
-		if s.Probe {
+		if s.Attend {
 			w.probe()
 		}
 		if a := s.Send; a != nil {

@@ -100,8 +100,8 @@ type Step struct {
 	Send  *Attempt // ask this one; nil: nobody
 	Reply Reply
 	From  *Attempt
-	// Probe says that an upstream is suspected: call View.Probes now.
-	Probe bool
+	// Attend says that there are Events, or that an upstream is to be probed now.
+	Attend bool
 	// Wait is when to call Tick, if nothing is heard before. 0: the question is
 	// over and is not to be used any more.
 	Wait Time
@@ -362,8 +362,9 @@ func (q *Question) send(l *link, why Reason, now Time, s *Step) {
 
 // rest fills in when to look again.
 func (q *Question) rest(s Step) Step {
-	s.Probe = q.view.core.suspects
-	q.view.core.suspects = false
+	c := q.view.core
+	s.Attend = c.suspects || len(c.events) > 0
+	c.suspects = false
 	if q.open == 0 && q.replied {
 		return s
 	}
