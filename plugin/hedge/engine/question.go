@@ -247,6 +247,21 @@ func (q *Question) Tick(now Time) Step {
 	return q.rest(s)
 }
 
+// Abandon gives the question up before its time. Nothing is counted of it, and
+// nothing may be told of it afterwards.
+func (q *Question) Abandon() {
+	c := q.view.core
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range q.sent {
+		if a := &q.attempts[i]; a.outcome == open {
+			a.outcome = gone
+			a.link.inFlight--
+		}
+	}
+	q.open, q.replied = 0, true
+}
+
 // look looks at an attempt that nothing was heard of.
 func (q *Question) look(a *Attempt, now Time) {
 	if a.outcome != open {
