@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -92,7 +93,7 @@ func (r *rule) answer(m *dns.Msg, over string, n uint64) *dns.Msg {
 		out.SetEdns0(1232, opt.Do())
 	}
 	if r.wrongName {
-		out.Question = []dns.Question{{Name: "wrong." + q.Name, Qtype: q.Qtype, Qclass: q.Qclass}}
+		out.Question = []dns.Question{{Name: "wrong." + strings.TrimPrefix(q.Name, "."), Qtype: q.Qtype, Qclass: q.Qclass}}
 	}
 	if r.noQuestion {
 		out.Question = nil

@@ -4,9 +4,11 @@ import "time"
 
 const (
 	// A probe of an ejected upstream may take a second: nobody waits for it. One
-	// that decides whether to eject is to be quick.
-	probeWithin   = time.Second
-	suspectWithin = 500 * time.Millisecond
+	// that decides whether to eject is to be quick: twice what an answer takes,
+	// within bounds.
+	probeWithin  = time.Second
+	suspectLeast = 100 * time.Millisecond
+	suspectMost  = 400 * time.Millisecond
 	// probeAgain is when there may be a token for a probe again.
 	probeAgain = 500 * time.Millisecond
 )
@@ -38,7 +40,7 @@ func (v *View) Probes(now Time) (due []*Probe, next Time) {
 			}
 			at, within := l.until, probeWithin
 			if !l.ejected {
-				at, within = now, suspectWithin
+				at, within = now, min(max(2*l.latency.percentile(l.transport), suspectLeast), suspectMost)
 			}
 			if at <= now {
 				if c.budget.spend(0, now) {

@@ -40,7 +40,8 @@ type Peer struct {
 	wg      sync.WaitGroup // readers of connections
 
 	mu      sync.Mutex
-	streams []*stream // TCP or TLS
+	streams []*stream        // TCP or TLS, to ask on
+	all     map[*stream]bool // those as well that are only waited for
 }
 
 // New is a peer that nothing is open to yet.
@@ -48,7 +49,7 @@ func New(addr netip.AddrPort, o Options) *Peer {
 	if o.Mismatch == nil {
 		o.Mismatch = func() {}
 	}
-	return &Peer{addr: addr, options: o}
+	return &Peer{addr: addr, options: o, all: make(map[*stream]bool)}
 }
 
 // ErrClosed is that the peer was given up.
@@ -70,10 +71,13 @@ func (p *Peer) Retire() {
 func (p *Peer) Close() {
 	p.closed.Store(true)
 	p.mu.Lock()
-	streams := p.streams
+	all := make([]*stream, 0, len(p.all))
+	for s := range p.all {
+		all = append(all, s)
+	}
 	p.streams = nil
 	p.mu.Unlock()
-	for _, s := range streams {
+	for _, s := range all {
 		s.end(ErrClosed)
 	}
 	p.wg.Wait()

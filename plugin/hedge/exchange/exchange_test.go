@@ -245,11 +245,20 @@ func TestFailures(t *testing.T) {
 	if took := time.Since(start); took > 500*time.Millisecond {
 		t.Errorf("it took %s", took)
 	}
-	go func() { time.Sleep(20 * time.Millisecond); p.Close() }()
 	if err := s.Up(); err != nil {
 		t.Fatal(err)
 	}
 	s.Set("* drop")
+	given := make(chan error, 1)
+	go func() { _, err := overTCP(p, query(t, "a.test."), 5*time.Second); given <- err }()
+	go func() {
+		time.Sleep(50 * time.Millisecond)
+		p.Retire() // whoever waits goes on waiting
+		p.Close()
+	}()
+	if err := <-given; !errors.Is(err, ErrClosed) {
+		t.Errorf("given up over TCP: %v", err)
+	}
 	if _, err := overUDP(p, query(t, "a.test."), 5*time.Second); !errors.Is(err, ErrClosed) {
 		t.Errorf("given up: %v", err)
 	}

@@ -121,7 +121,13 @@ func (p *Peer) open(now time.Time) *stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &stream{peer: p, born: now, used: now, ready: make(chan struct{}), hangUp: cancel, waiting: make(map[uint16]*waiter)}
 	p.streams = append(p.streams, s)
-	p.wg.Go(func() { s.run(ctx) })
+	p.all[s] = true
+	p.wg.Go(func() {
+		s.run(ctx)
+		p.mu.Lock()
+		delete(p.all, s)
+		p.mu.Unlock()
+	})
 	return s
 }
 
