@@ -57,6 +57,10 @@ func TestMain(m *testing.M) {
 			// They begin with the process and never end.
 			goleak.IgnoreTopFunction("github.com/golang/glog.(*fileSink).flushDaemon"),
 			goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
+			// prometheus forgets its server when a reload fails.
+			goleak.IgnoreAnyFunction("github.com/coredns/coredns/plugin/metrics.(*Metrics).OnStartup.func1"),
+			// forward stops its proxies without waiting for them.
+			goleak.IgnoreAnyFunction("github.com/coredns/coredns/plugin/pkg/proxy.(*Transport).connManager"),
 		); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
