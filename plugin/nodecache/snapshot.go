@@ -57,8 +57,10 @@ func encode(s *store, blocks map[string]uint16, most int64, now clients.Moment) 
 		return true
 	})
 	binary.BigEndian.PutUint32(b[at:], count)
-	return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, crcTable))
+	return appendSum(b)
 }
+
+func appendSum(b []byte) []byte { return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, crcTable)) }
 
 func (k kind) failed() bool { return k == failure || k == unreachable || k == unstored }
 
