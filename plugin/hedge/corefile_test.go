@@ -73,6 +73,7 @@ func serve(t testing.TB, hedge string) *server {
 		if s.inst, err = caddy.Start(input(s.corefile(hedge))); err != nil {
 			continue
 		}
+		s.settle(t)
 		t.Cleanup(func() { s.stop(t) })
 		return s
 	}
@@ -92,6 +93,17 @@ func (s *server) reload(t testing.TB, hedge string) {
 		t.Fatal(err)
 	}
 	s.inst = inst
+}
+
+// settle waits until it serves: CoreDNS hangs when it is stopped before.
+func (s *server) settle(t testing.TB) {
+	t.Helper()
+	m := new(dns.Msg).SetQuestion(".", dns.TypeA)
+	m.Opcode = dns.OpcodeStatus // not taken, and told so before any plugin
+	for _, over := range []string{"udp", "tcp"} {
+		c := &dns.Client{Net: over, Timeout: 100 * time.Millisecond}
+		within(t, 5*time.Second, "serving over "+over, func() bool { _, _, err := c.Exchange(m, s.addr); return err == nil })
+	}
 }
 
 func (s *server) stop(t testing.TB) {

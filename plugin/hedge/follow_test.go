@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -196,8 +197,16 @@ func TestChurn(t *testing.T) {
 		}
 		close(stop)
 	})
-	s.load(1000, 2*time.Millisecond, fresh).noneFailed(t)
+	c := s.load(1000, 2*time.Millisecond, fresh)
 	wg.Wait()
+	// With two of three misbehaving in turn the budget may run out, and then a
+	// failure is told; a wrong answer never is.
+	for _, f := range c.failed {
+		if strings.Contains(f, "wrong") {
+			t.Error(f)
+		}
+	}
+	t.Logf("%d of %d failed", len(c.failed), len(c.took))
 }
 
 // TestLate: an answer that comes after the client's deadline is for the cache.

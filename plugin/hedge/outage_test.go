@@ -111,7 +111,11 @@ func TestOutage(t *testing.T) {
 		if status, problem := c.call(t, "PUT", outagePath(ups[1].Addr()), order("other", "down", 30), nil); status != 409 || !strings.Contains(problem, "DrillRunning") {
 			t.Errorf("another order: %d %s", status, problem)
 		}
-		s.load(200, 4*time.Millisecond, fresh).noneFailed(t)
+		for range 10 {
+			if s.load(100, 4*time.Millisecond, fresh).noneFailed(t); ejected(t, a) {
+				break
+			}
+		}
 		within(t, time.Second, string(kind)+": ejected", func() bool { return ejected(t, a) })
 		n := asked(ups[0])
 		if kind == protocol.OutageBlackhole && n > 0 {
@@ -131,8 +135,8 @@ func TestOutage(t *testing.T) {
 	}
 
 	ups[1].Set("* drop")
-	s.load(100, 4*time.Millisecond, fresh).noneFailed(t)
-	within(t, time.Second, "the other is ejected", func() bool { return ejected(t, ups[1].Addr()) })
+	s.load(200, 4*time.Millisecond, fresh).noneFailed(t)
+	within(t, 2*time.Second, "the other is ejected", func() bool { return ejected(t, ups[1].Addr()) })
 	if status, problem := c.call(t, "PUT", outagePath(a), order("last", "down", 30), nil); status != 409 || !strings.Contains(problem, "LastHealthy") {
 		t.Errorf("the last healthy one: %d %s", status, problem)
 	}

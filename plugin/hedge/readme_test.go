@@ -30,7 +30,9 @@ func TestReadme(t *testing.T) {
 			t.Errorf("%s\n%v", corefile, err)
 			continue
 		}
-		(&server{inst: inst, addr: net.JoinHostPort("127.0.0.1", port)}).stop(t)
+		s := &server{inst: inst, addr: net.JoinHostPort("127.0.0.1", port)}
+		s.settle(t)
+		s.stop(t)
 	}
 }
 

@@ -77,9 +77,12 @@ func (l *latency) add(took time.Duration, now Time) {
 }
 
 // expected is how long an answer takes, on average. It fades with the time that
-// nothing was heard, so that an upstream that was slow once is tried again.
+// nothing was heard, so that an upstream that was slow once is tried again: one
+// that was three times as slow within a second, a hundred times within a minute
+// or two. So it is known of each whether it still answers, and what is far away
+// costs few questions.
 func (l *latency) expected(now Time) time.Duration {
-	const fade = 10 * time.Second
+	const fade = time.Second
 	return time.Duration(float64(l.mean) * float64(fade) / float64(fade+max(now-l.last, 0)))
 }
 
