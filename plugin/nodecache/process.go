@@ -41,6 +41,7 @@ type processOptions struct {
 
 	controller *caddy.Controller
 	caches     []*blockCache
+	adopted    bool            // the caches have their store
 	plan       []wire.Listener // set when it starts
 
 	mu     sync.Mutex
@@ -108,6 +109,10 @@ func (o *processOptions) size() int64 {
 func (p *process) adopt(o *processOptions) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if o.adopted { // its caches are being asked by now
+		return
+	}
+	o.adopted = true
 	taken := make(map[string]int)
 	for _, c := range o.caches {
 		id := c.identity()
