@@ -2,7 +2,9 @@ package main
 
 // Each plugin by its name: core/plugin would bring the cloud SDKs as well.
 import (
+	_ "firebreakdns.io/firebreak/plugin/clients"
 	_ "firebreakdns.io/firebreak/plugin/control"
+	_ "firebreakdns.io/firebreak/plugin/drill"
 
 	_ "github.com/coredns/caddy/onevent"
 	_ "github.com/coredns/coredns/plugin/acl"

@@ -194,16 +194,17 @@ func (r *Run) followedAt(w *witness, c protocol.RecordedClient, first, until, sl
 	return at, earlier
 }
 
-// lost counts a client's drilled questions that no other server answered: each
-// is paired with an answer to the same question, from its first copy on until
-// retryWithin after its last one. Where a server had no room for all, only the
+// lost counts a client's drilled questions that nobody answered: each is paired
+// with an answer to the same question, from its first copy on until retryWithin
+// after its last one. An answer of the drilled server itself counts too: it came
+// back in time for that question, so the client did not lose it. Where a server had no room for all, only the
 // questions that every server kept are compared, and the count is scaled up to
 // all drilled questions and said to be sampled.
 func lost(here protocol.RecordedClient, drilled *witness, others []*witness, addr string) (n int, sampled bool) {
 	bits := here.SampleBits
 	until := drilled.at(here.SamplesUntilMs)
 	answers := map[uint64][][2]int64{}
-	for _, w := range others {
+	for _, w := range append([]*witness{drilled}, others...) {
 		c, ok := w.clients[addr]
 		if !ok {
 			continue
@@ -213,6 +214,9 @@ func lost(here protocol.RecordedClient, drilled *witness, others []*witness, add
 			until = t
 		}
 		slack := w.peer.ErrMs + drilled.peer.ErrMs
+		if w == drilled {
+			slack = 0 // one clock
+		}
 		for _, s := range c.Samples {
 			if !s.Drilled {
 				answers[s.Hash] = append(answers[s.Hash], [2]int64{w.at(s.FirstMs) - slack, w.at(s.LastMs) + slack})

@@ -211,8 +211,11 @@ func says(text string, value any) error {
 		}
 		off := math.Abs(got - value)
 		switch {
-		case m[3] == "%" && m[1] == "<":
-			if value <= 0 || value*100 >= got {
+		case m[1] == "<":
+			if m[3] == "%" {
+				value *= 100
+			}
+			if value <= 0 || value >= got {
 				return wrong
 			}
 			return nil

@@ -16,6 +16,10 @@ const unknown = "–"
 func seconds(s float64) string {
 	digits := 1
 	switch {
+	case s == 0:
+		return "0 s"
+	case s > 0 && s < 0.005:
+		return "<0.01 s"
 	case s >= 99.95:
 		digits = 0
 	case s < 0.995:

@@ -24,6 +24,7 @@ type busyClient struct {
 	queries, retries uint64
 	since            int64 // Moment.Mono
 	lastQ, lastR     uint64
+	newQ, newR       uint64 // of these, since the last look
 }
 
 // busiest follows the clients that ask most, for the metrics. What all others
@@ -60,6 +61,9 @@ func (b *busiest) look(now Moment) (clients []busyClient, otherQ, otherR uint64)
 	newQ, newR := total.queries-b.seenQ, total.retries-b.seenR
 	b.seenQ, b.seenR = total.queries, total.retries
 
+	for _, c := range b.in {
+		c.newQ, c.newR = 0, 0
+	}
 	var insideQ, insideR uint64
 	for i := range scored {
 		s := &scored[i]
@@ -72,6 +76,7 @@ func (b *busiest) look(now Moment) (clients []busyClient, otherQ, otherR uint64)
 		}
 		q, r := s.queries-c.lastQ, s.retries-min(c.lastR, s.retries)
 		c.queries, c.retries = c.queries+q, c.retries+r
+		c.newQ, c.newR = q, r
 		c.lastQ, c.lastR = s.queries, s.retries
 		insideQ, insideR = insideQ+q, insideR+r
 	}
@@ -113,6 +118,8 @@ func (b *busiest) choose(scored []seenClient, mono int64) {
 	for k, c := range b.in {
 		if !busy[k] && mono-c.since >= int64(busyStay) || len(b.in) > b.top {
 			delete(b.in, k)
+			// Nobody will see its last count: what is new in it is others' now.
+			b.otherQ, b.otherR = b.otherQ+c.newQ, b.otherR+c.newR
 		}
 	}
 	for _, s := range scored {

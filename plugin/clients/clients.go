@@ -93,13 +93,16 @@ func RemoteOf(w dns.ResponseWriter) (a netip.Addr, port uint16, stream, ok bool)
 	return Normal(ap.Addr()), ap.Port(), stream, ap.Addr().IsValid()
 }
 
-// Metadata implements metadata.Provider: clients/address and clients/name.
+// Metadata implements metadata.Provider: clients/address, and clients/name for
+// those that have one.
 func (c *Clients) Metadata(ctx context.Context, state request.Request) context.Context {
 	a, _, _, ok := RemoteOf(state.W)
 	if !ok {
 		return ctx
 	}
 	metadata.SetValueFunc(ctx, pluginName+"/address", a.String)
-	metadata.SetValueFunc(ctx, pluginName+"/name", func() string { return c.process.Name(a) })
+	if name := c.process.Name(a); name != "" {
+		metadata.SetValueFunc(ctx, pluginName+"/name", func() string { return name })
+	}
 	return ctx
 }

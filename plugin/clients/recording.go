@@ -25,6 +25,7 @@ const maxSamples = 1 << 20
 // recording is what a server keeps while a drill of its fleet is on. Its end is
 // on the monotonic clock.
 type recording struct {
+	number  uint32 // of the process's recordings, from 1
 	drill   string
 	order   protocol.RecordingOrder
 	started Moment
@@ -44,6 +45,7 @@ type recording struct {
 type recordingShard struct {
 	whole   *recording
 	clients map[addrKey]*recordedClient
+	list    []*recordedClient // the same; the seen table's entries know their index
 }
 
 // recordedClient is a protocol.RecordedClient in the making.
@@ -51,6 +53,7 @@ type recordedClient struct {
 	protocol.RecordedClient // but for Address and what is of samples
 	asks                    samples
 	rec                     *recording
+	index                   uint32 // in recordingShard.list
 }
 
 // over says whether the recording is frozen.
@@ -67,22 +70,38 @@ func (t *Table) isTarget(k addrKey) bool {
 }
 
 // of is the record of a client, which is made if there is room: nil if there is
-// none, or nothing is recorded now.
-func (p *recordingShard) of(k addrKey, now Moment) *recordedClient {
+// none, or nothing is recorded now. e is its entry in the seen table, or nil.
+func (p *recordingShard) of(k addrKey, e *seenClient, now Moment) *recordedClient {
 	if p == nil || p.whole.over(now) {
 		return nil
 	}
-	if c := p.clients[k]; c != nil {
-		return c
+	if e != nil && e.recOf == p.whole.number {
+		return p.list[e.rec]
 	}
-	r := p.whole
-	// Half of the room is for targets, if there are any by name: a flood of
-	// strangers is not to hide them.
+	c := p.clients[k]
+	if c == nil {
+		if !p.whole.enter(k) {
+			return nil
+		}
+		c = &recordedClient{rec: p.whole, index: uint32(len(p.list))} // #nosec G115 -- at most MaxMax
+		p.clients[k] = c
+		p.list = append(p.list, c)
+	}
+	if e != nil {
+		e.rec, e.recOf = c.index, p.whole.number
+	}
+	return c
+}
+
+// enter says whether there is room for one more client, and takes it. Half of
+// the room is for targets, if there are any by name: a flood of strangers is not
+// to hide them.
+func (r *recording) enter(k addrKey) bool {
 	other := r.targets != nil && !r.targets.Contains(k.addr())
 	if other && r.others.Add(1) > int64(r.room/2) {
 		r.others.Add(-1)
 		r.dropped.Add(1)
-		return nil
+		return false
 	}
 	if r.clients.Add(1) > int64(r.room) {
 		r.clients.Add(-1)
@@ -90,11 +109,9 @@ func (p *recordingShard) of(k addrKey, now Moment) *recordedClient {
 			r.others.Add(-1)
 		}
 		r.dropped.Add(1)
-		return nil
+		return false
 	}
-	c := &recordedClient{rec: r}
-	p.clients[k] = c
-	return c
+	return true
 }
 
 func (c *recordedClient) asked(retry bool, ms int64) {
@@ -159,6 +176,10 @@ func (t *Table) Record(drill string, order protocol.RecordingOrder, now Moment) 
 	}
 	t.recorder.Lock()
 	defer t.recorder.Unlock()
+	if slices.Contains(t.forgotten, drill) {
+		return protocol.RecordingState{}, protocol.NewProblem(http.StatusConflict, protocol.ReasonDrillEnded,
+			"the recording of drill %q was deleted here, and a late order does not start it again: use another id", drill)
+	}
 	if r := t.recording.Load(); r != nil {
 		switch {
 		case r.drill == drill && r.order.Fleet == order.Fleet && slices.Equal(r.order.Targets, order.Targets):
@@ -175,7 +196,9 @@ func (t *Table) Record(drill string, order protocol.RecordingOrder, now Moment) 
 	t.admission.Lock()
 	room := t.max
 	t.admission.Unlock()
+	t.recordings++
 	r := &recording{
+		number:  t.recordings,
 		drill:   drill,
 		order:   order,
 		started: now,
@@ -260,11 +283,19 @@ func (t *Table) Tick(now Moment) (changed bool) {
 	return changed
 }
 
-// Forget ends and forgets the recording of a drill. It says whether there was
-// one.
+// forgottenKept is how many drills are remembered whose recording was deleted.
+const forgottenKept = 256
+
+// Forget ends and forgets the recording of a drill, and remembers the drill: an
+// order that comes after this one must not begin a recording that keeps every
+// other drill away. It says whether there was a recording.
 func (t *Table) Forget(drill string) bool {
 	t.recorder.Lock()
 	defer t.recorder.Unlock()
+	if !slices.Contains(t.forgotten, drill) {
+		t.forgotten = append(t.forgotten, drill)
+		t.forgotten = t.forgotten[max(0, len(t.forgotten)-forgottenKept):]
+	}
 	r := t.recording.Load()
 	if r == nil || r.drill != drill {
 		return false

@@ -7,19 +7,25 @@ import "time"
 const retryWindow = 6 * time.Second
 
 // retrySlots is the size of the one table of questions for all clients: 2 MiB.
-// A query takes up to two slots for 6 s, so it remembers some 10,000 queries a
-// second; beyond that the oldest are forgotten and counted.
+// A question takes one slot for 6 s, so it remembers some 20,000 a second; beyond
+// that the oldest are forgotten and counted.
 const (
 	retrySlots = 1 << 17
 	retryWays  = 4 // a bucket is one cache line
 )
 
-// retrySlot remembers one question of one client, or one exact packet of it.
+// retryPackets is how many packets of a question are remembered: the same one is
+// resent beside those of others behind the client's address who ask the same.
+const retryPackets = 3
+
+// retrySlot remembers one question of one client, and its last packets: all that
+// a query looks at stands in one cache line.
 type retrySlot struct {
-	tag  uint64 // 0: free
-	atMs uint32 // when it was last asked: Moment.Mono in ms, which wraps after 49 days
-	held retryState
-	_    [3]byte
+	tag     uint32 // 0: free
+	atMs    uint32 // when it was last asked: Moment.Mono in ms, which wraps after 49 days
+	packets [retryPackets]uint16
+	held    retryState
+	next    uint8 // of packets, to be overwritten
 }
 
 // retryState says what became of a question since it was last answered.
@@ -40,9 +46,10 @@ func monoMs(mono int64) uint32 { return uint32(mono / int64(time.Millisecond)) }
 
 // touch finds the slot of tag, or takes one for it. fresh says that the question
 // was asked within the window; lost that another, still fresh, had to go.
-func (r *retryTable) touch(tag uint64, nowMs uint32) (i uint32, fresh, lost bool) {
+func (r *retryTable) touch(hash uint64, nowMs uint32) (i uint32, fresh, lost bool) {
 	const window = uint32(retryWindow / time.Millisecond)
-	base := uint32(tag>>17) % uint32(len(r.slots)/retryWays) * retryWays // #nosec G115 -- both bounded
+	tag := retryTag(hash)
+	base := uint32(hash>>32) % uint32(len(r.slots)/retryWays) * retryWays // #nosec G115 -- both bounded
 	bucket := r.slots[base : base+retryWays]
 	oldest, age := 0, uint32(0)
 	for w := range bucket {
@@ -52,7 +59,7 @@ func (r *retryTable) touch(tag uint64, nowMs uint32) (i uint32, fresh, lost bool
 			// A little before now is another thread's clock reading, not 49 days.
 			fresh = a <= window || -a <= 1000
 			if !fresh {
-				s.held = 0
+				*s = retrySlot{tag: tag}
 			}
 			s.atMs = nowMs
 			return base + uint32(w), fresh, false // #nosec G115
@@ -70,9 +77,13 @@ func (r *retryTable) touch(tag uint64, nowMs uint32) (i uint32, fresh, lost bool
 	return base + uint32(oldest), false, lost // #nosec G115
 }
 
-// at is the slot if it still is tag's, else nil.
-func (r *retryTable) at(i uint32, tag uint64) *retrySlot {
-	if tag == 0 || int(i) >= len(r.slots) || r.slots[i].tag != tag {
+// retryTag tells the questions of a bucket apart. Two of them are taken for one
+// once in a thousand million times.
+func retryTag(hash uint64) uint32 { return uint32(hash) | 1 } // #nosec G115 -- meant to be cut
+
+// at is the slot if it still is the question's, else nil.
+func (r *retryTable) at(i uint32, hash uint64) *retrySlot {
+	if hash == 0 || int(i) >= len(r.slots) || r.slots[i].tag != retryTag(hash) {
 		return nil
 	}
 	return &r.slots[i]
@@ -83,11 +94,8 @@ func (r *retryTable) at(i uint32, tag uint64) *retrySlot {
 // An exact packet is only looked for on UDP: there it is a stub's resend. Over a
 // connection the port stays and DoH and DoQ always use ID 0, so the second of
 // two honest questions would look like one.
-func (r *retryTable) asked(pair, exact uint64, stream bool, nowMs uint32) (slot uint32, retry bool, lost int) {
-	slot, fresh, gone := r.touch(pair, nowMs)
-	if gone {
-		lost++
-	}
+func (r *retryTable) asked(question uint64, packet uint16, stream bool, nowMs uint32) (slot uint32, retry, lost bool) {
+	slot, fresh, lost := r.touch(question, nowMs)
 	s := &r.slots[slot]
 	if fresh {
 		switch {
@@ -99,15 +107,22 @@ func (r *retryTable) asked(pair, exact uint64, stream bool, nowMs uint32) (slot 
 	}
 	s.held |= retryPending
 	if !stream {
-		_, again, gone := r.touch(exact, nowMs)
-		if gone {
-			lost++
-		}
-		retry = retry || again
-		if r.slots[slot].tag != pair { // the packet pushed its question out of a shared bucket
-			slot, _, _ = r.touch(pair, nowMs)
-			r.slots[slot].held |= retryPending
-		}
+		retry = s.packet(packet) || retry
 	}
 	return slot, retry, lost
+}
+
+// packet notes a packet of the question, and says whether it was there already.
+// Packets are told apart by 16 bits, of which 0 is none: of honest ones, one in
+// 20,000 counts as a repeat.
+func (s *retrySlot) packet(p uint16) (again bool) {
+	p = max(p, 1)
+	for _, have := range s.packets {
+		if have == p {
+			return true
+		}
+	}
+	s.packets[s.next%retryPackets] = p
+	s.next = (s.next + 1) % retryPackets
+	return false
 }

@@ -9,24 +9,37 @@ import (
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 )
 
-// seenClient is an entry of the seen table. Its shard's lock guards it.
+// seenClient is an entry of the seen table. Its shard's lock guards it. What
+// every query needs stands first: it is three cache lines long.
 type seenClient struct {
-	key         addrKey
-	hash        uint64
-	gen         uint32 // new with every use of the entry, so that old tickets miss
-	chain       uint32 // next in the bucket
-	prev, next  uint32 // in the order of last use
-	kept        bool   // a target of the drill being recorded: not replaced
-	day         int32  // of daily[0], in days since 1970 UTC
-	daily       [7]uint32
-	first, last int64 // Unix ms
-	queries     uint64
-	answers     uint64
-	errors      uint64
-	retries     uint64
-	scored      uint64  // queries when the busiest were last looked for
-	score       float32 // of late, see busiest.go
+	key        addrKey
+	chain      uint32 // next in the bucket
+	gen        uint32 // new with every use of the entry, so that old tickets miss
+	prev, next uint32 // in the order of last use
+	moved      int64  // Unix ms; when it was last put first
+	last       int64  // Unix ms
+	queries    uint64
+	answers    uint64
+
+	daily   [7]uint32
+	day     int32  // of daily[0], in days since 1970 UTC
+	rec     uint32 // of recording recOf: the client's index there
+	recOf   uint32
+	kept    bool // a target of the drill being recorded: not replaced
+	errors  uint64
+	retries uint64
+
+	first  int64 // Unix ms
+	hash   uint64
+	scored uint64  // queries when the busiest were last looked for
+	score  float32 // of late, see busiest.go
+	_      [36]byte
 }
+
+// moveEvery is the precision of the order of last use: an entry that was put
+// first less than this ago stays where it is, or every query would write into
+// three others.
+const moveEvery = 1000 // ms
 
 // order is a doubly linked list of entries, latest first.
 type order struct{ head, tail uint32 }
@@ -106,9 +119,12 @@ func (t *Table) see(s *shard, i uint32, retry bool, now Moment) {
 	e.last = max(e.last, now.Ms)
 	e.roll(dayOf(now.Ms))
 	e.daily[0]++
-	if o := s.orderOf(e); o.head != i {
-		o.remove(t.entries, i)
-		o.push(t.entries, i)
+	if now.Ms-e.moved >= moveEvery {
+		e.moved = now.Ms
+		if o := s.orderOf(e); o.head != i {
+			o.remove(t.entries, i)
+			o.push(t.entries, i)
+		}
 	}
 }
 
@@ -201,7 +217,7 @@ func (t *Table) admit(tk *Ticket, now Moment) {
 	}
 	t.gen++
 	e := &t.entries[i]
-	*e = seenClient{key: tk.addr, hash: tk.hash, gen: t.gen, first: now.Ms, last: now.Ms, day: dayOf(now.Ms)}
+	*e = seenClient{key: tk.addr, hash: tk.hash, gen: t.gen, first: now.Ms, last: now.Ms, moved: now.Ms, day: dayOf(now.Ms)}
 	if mine {
 		e.first = min(d.first, now.Ms)
 		e.queries, e.answers = uint64(d.queries), uint64(d.answered)
@@ -268,8 +284,19 @@ func (t *Table) Resize(size int) {
 	t.lockAll()
 	defer t.unlockAll()
 	was := t.all()
+	var doors [shardCount][]doorSlot
+	for j := range t.shards {
+		doors[j] = t.shards[j].door
+	}
 	t.allocate(size)
 	t.fill(was)
+	for j, door := range doors {
+		for _, d := range door {
+			if d.tag != 0 {
+				*t.shards[j].doorOf(d.tag) = d
+			}
+		}
+	}
 }
 
 // all are the entries in use, in no order. The caller holds all locks.
@@ -307,7 +334,7 @@ func (t *Table) fill(clients []seenClient) {
 		i := t.free[n-1]
 		t.free = t.free[:n-1]
 		t.gen++
-		c.gen, c.chain, c.prev, c.next = t.gen, 0, 0, 0
+		c.gen, c.chain, c.prev, c.next, c.moved = t.gen, 0, 0, 0, c.last
 		t.entries[i] = c
 		t.link(t.shardOf(c.hash), i)
 	}

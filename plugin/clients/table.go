@@ -47,7 +47,10 @@ type Table struct {
 
 	dropped   atomic.Uint64 // clients replaced or not let in
 	recording atomic.Pointer[recording]
-	recorder  sync.Mutex // orders of recordings, one at a time; taken before admission
+
+	recorder   sync.Mutex // orders of recordings, one at a time; taken before admission
+	forgotten  []string   // drills whose recording was deleted, the last ones; guarded by recorder
+	recordings uint32     // so far
 }
 
 type shard struct {
@@ -160,21 +163,25 @@ func (t *Table) Query(q Query, now Moment) Ticket {
 
 	s := t.shardOf(h)
 	s.mu.Lock()
-	var lost int
-	tk.slot, tk.retry, lost = s.retries.asked(pair, t.seed.exact(pair, q.Port, q.ID)|1, q.Stream, monoMs(now.Mono))
+	var lost bool
+	tk.slot, tk.retry, lost = s.retries.asked(pair, t.seed.packet(q.Port, q.ID), q.Stream, monoMs(now.Mono))
 	s.count.queries++
-	s.count.retriesLost += uint64(lost) // #nosec G115 -- 0 to 2
+	if lost {
+		s.count.retriesLost++
+	}
 	if tk.retry {
 		s.count.retries++
 	}
 	again := false
+	var e *seenClient
 	if i := t.find(s, k, h); i != 0 {
 		t.see(s, i, tk.retry, now)
-		tk.entry, tk.gen = i, t.entries[i].gen
+		e = &t.entries[i]
+		tk.entry, tk.gen = i, e.gen
 	} else {
 		again = s.doorOf(h).knock(h, tk.retry, now.Ms)
 	}
-	if r := s.rec.of(k, now); r != nil {
+	if r := s.rec.of(k, e, now); r != nil {
 		r.asked(tk.retry, now.Ms)
 	}
 	s.mu.Unlock()
@@ -186,8 +193,9 @@ func (t *Table) Query(q Query, now Moment) Ticket {
 }
 
 // Answered counts the answer to a query, with its response code. The second one
-// of the same query is not counted, and of a query that a drill had taken none
-// is. Report it before it is sent: a client may ask again before a later report
+// of the same query is not counted. Of a query that a drill had taken none is:
+// if the drill has ended and it was answered after all, the client asks no longer
+// in vain, and that is all (a drill's own refusal is not reported here). Report it before it is sent: a client may ask again before a later report
 // gets here, and would seem to repeat an unanswered question.
 func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 	if tk.state != ticketOpen && tk.state != ticketDrilled {
@@ -208,7 +216,8 @@ func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 	tk.state = ticketAnswered
 	s.count.answer(rcode, now.Mono-tk.began, now.Ms)
 	failed := isError(rcode)
-	if e := t.entryOf(tk); e != nil {
+	e := t.entryOf(tk)
+	if e != nil {
 		e.answers++
 		if failed {
 			e.errors++
@@ -219,7 +228,7 @@ func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 			d.errors++
 		}
 	}
-	if r := s.rec.of(tk.addr, now); r != nil {
+	if r := s.rec.of(tk.addr, e, now); r != nil {
 		r.answered(tk.question, failed, now.Ms)
 	}
 }
@@ -263,7 +272,7 @@ func (t *Table) Drilled(tk *Ticket, now Moment) {
 		slot.held = slot.held&^retryPending | retryDrilled
 	}
 	s.count.drilled++
-	if r := s.rec.of(tk.addr, now); r != nil {
+	if r := s.rec.of(tk.addr, t.entryOf(tk), now); r != nil {
 		r.drill(tk.question, again, now.Ms)
 	}
 }

@@ -8,14 +8,19 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
 const (
 	// maxHandshakes is how many connections may be on their way in. They are
-	// strangers still; honest ones take milliseconds.
-	maxHandshakes   = 64
+	// strangers still; honest ones take milliseconds. Each can take some 20 kB.
+	maxHandshakes   = 128
 	handshakeWithin = 5 * time.Second
+	// stayAtLeast is how long everybody may stay, crowd or not: a hundred times
+	// what an honest handshake takes. It also bounds how fast a crowd turns over,
+	// and with it the work that it makes; who comes then waits in the kernel.
+	stayAtLeast = 50 * time.Millisecond
 	// maxConnections of callers that are known, in all and for each. A fleet has
 	// two or three callers; each keeps a few connections.
 	maxConnections          = 128
@@ -26,8 +31,9 @@ const (
 // only connections whose caller is known.
 //
 // Strangers cannot keep it shut: when maxHandshakes are on their way, the
-// address that has most of them loses its oldest. So a flood throws out itself,
-// and who is quick gets in even from the flood's own address.
+// address that has most of them loses one, the oldest of those that never said a
+// word if there are such, once it has had time enough. So a flood throws out
+// itself, and who speaks TLS at once gets in even from the flood's own address.
 type gate struct {
 	ln    net.Listener
 	tls   *tls.Config // nil on a unix socket
@@ -45,7 +51,18 @@ type gate struct {
 type stranger struct {
 	net.Conn
 	from    string // address without port
-	evicted bool   // gate.mu
+	came    time.Time
+	spoke   atomic.Bool
+	evicted bool // gate.mu
+}
+
+// Read notes that the other side said something.
+func (s *stranger) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if n > 0 && !s.spoke.Load() {
+		s.spoke.Store(true)
+	}
+	return n, err
 }
 
 func newGate(ln net.Listener) *gate {
@@ -110,44 +127,71 @@ func (g *gate) run() {
 
 // admit takes c as a stranger, and throws one out if there are too many.
 func (g *gate) admit(c net.Conn) *stranger {
-	s := &stranger{Conn: c, from: hostOf(c.RemoteAddr())}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	select {
-	case <-g.done:
-		_ = c.Close()
-		return nil
-	default:
+	for {
+		select {
+		case <-g.done:
+			_ = c.Close()
+			return nil
+		default:
+		}
+		if len(g.waiting) < maxHandshakes {
+			break
+		}
+		victim := g.victim()
+		if early := stayAtLeast - time.Since(victim.came); early > 0 {
+			g.mu.Unlock()
+			time.Sleep(min(early, time.Millisecond)) // others may leave before that
+			g.mu.Lock()
+			continue
+		}
+		victim.evicted = true
+		_ = victim.Close()
+		g.remove(victim)
 	}
-	if len(g.waiting) >= maxHandshakes {
-		g.evict()
-	}
+	s := &stranger{Conn: c, from: hostOf(c.RemoteAddr()), came: time.Now()}
 	g.waiting = append(g.waiting, s)
 	g.wg.Add(1)
 	return s
 }
 
-// evict throws out the oldest stranger of the address that has most. g.mu is held.
-func (g *gate) evict() {
+// victim is who is thrown out next: of the address that has most strangers, the
+// oldest that never said a word, or the oldest. g.mu is held.
+func (g *gate) victim() *stranger {
 	count := make(map[string]int, len(g.waiting))
 	most := 0
 	for _, s := range g.waiting {
 		count[s.from]++
 		most = max(most, count[s.from])
 	}
-	i := slices.IndexFunc(g.waiting, func(s *stranger) bool { return count[s.from] == most })
-	g.waiting[i].evicted = true
-	_ = g.waiting[i].Close()
-	g.waiting = slices.Delete(g.waiting, i, i+1)
+	var oldest *stranger
+	for _, s := range g.waiting {
+		if count[s.from] != most {
+			continue
+		}
+		if !s.spoke.Load() {
+			return s
+		}
+		if oldest == nil {
+			oldest = s
+		}
+	}
+	return oldest
+}
+
+// remove takes s off the list. g.mu is held.
+func (g *gate) remove(s *stranger) {
+	if i := slices.Index(g.waiting, s); i >= 0 {
+		g.waiting = slices.Delete(g.waiting, i, i+1)
+	}
 }
 
 // leave takes s off the list and says whether it was thrown out.
 func (g *gate) leave(s *stranger) (evicted bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(g.waiting, s); i >= 0 {
-		g.waiting = slices.Delete(g.waiting, i, i+1)
-	}
+	g.remove(s)
 	return s.evicted
 }
 
@@ -170,7 +214,7 @@ func (g *gate) identify(s *stranger) {
 
 // greet does the handshake, and makes the connection one of its caller's.
 func (g *gate) greet(s *stranger) (net.Conn, error) {
-	known := &known{Conn: s.Conn}
+	known := &known{Conn: s}
 	if g.tls == nil {
 		uid, err := peerUID(s.Conn)
 		if err != nil {

@@ -45,9 +45,11 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	handler, pattern := svc.route(r)
-	if pattern != "" {
-		route = pattern
+	if pattern == "" {
+		handler.ServeHTTP(a, r)
+		return
 	}
+	route = pattern
 	if p := s.preconditions(r); p != nil {
 		p.Write(a)
 		return
@@ -63,28 +65,32 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // route finds who answers; pattern is empty where nobody does.
-func (s *service) route(r *http.Request) (h http.Handler, pattern string) {
-	// Else the mux would redirect to a clean path, in words of its own.
-	if path.Clean(r.URL.Path) == r.URL.Path {
-		if h, pattern = s.mux.Handler(r); pattern != "" {
-			return s.mux, pattern // the mux itself: it sets the path's values
-		}
+func (s *service) route(r *http.Request) (handler http.Handler, pattern string) {
+	// An unclean path is not asked of the mux: it would redirect, in its own words.
+	if path.Clean(r.URL.Path) != r.URL.Path {
+		return http.HandlerFunc(notFound), ""
+	}
+	found, pattern := s.mux.Handler(r)
+	if pattern != "" {
+		return s.mux, pattern // the mux itself: it sets the path's values
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The mux knows whether it is the path or the method, and says so in text.
 		probe := &answer{ResponseWriter: discard{header: http.Header{}}}
-		if h != nil {
-			h.ServeHTTP(probe, r)
-		}
-		if probe.status() == http.StatusMethodNotAllowed {
-			allowed := probe.Header().Get("Allow")
-			w.Header().Set("Allow", allowed)
-			protocol.NewProblem(http.StatusMethodNotAllowed, protocol.ReasonNotAllowed, "%s takes %s", r.URL.Path, allowed).Write(w)
+		found.ServeHTTP(probe, r)
+		if probe.status() != http.StatusMethodNotAllowed {
+			notFound(w, r)
 			return
 		}
-		protocol.NewProblem(http.StatusNotFound, protocol.ReasonNotFound,
-			"there is no %s here: the server's features say what there is, and a plugin that is not in its Corefile has no routes", r.URL.Path).Write(w)
+		allowed := probe.Header().Get("Allow")
+		w.Header().Set("Allow", allowed)
+		protocol.NewProblem(http.StatusMethodNotAllowed, protocol.ReasonNotAllowed, "%s takes %s", r.URL.Path, allowed).Write(w)
 	}), ""
+}
+
+func notFound(w http.ResponseWriter, r *http.Request) {
+	protocol.NewProblem(http.StatusNotFound, protocol.ReasonNotFound,
+		"there is no %s here: the server's features say what there is, and a plugin that is not in its Corefile has no routes", r.URL.Path).Write(w)
 }
 
 // preconditions is what is wrong with a call before anybody looks at its body.

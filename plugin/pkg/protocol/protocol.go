@@ -213,6 +213,12 @@ type RecordedClient struct {
 
 // Sample is a question of one client: drilled here, or answered here. Retries
 // of a drilled question stand in the same sample (LastMs).
+//
+// Answers to one question that are at most 5 s apart stand in one sample too.
+// That hides nothing from whoever looks for the answer to a drilled question
+// elsewhere, from its FirstMs to 6 s after its LastMs: that span is longer than
+// any pause inside an answered sample, so if the two overlap there was an answer
+// in it, and if they do not there was none.
 type Sample struct {
 	Hash    uint64 `json:"hash,string"` // of the lower-case name, type and class: QuestionHash
 	Drilled bool   `json:"drilled"`     // else answered

@@ -40,7 +40,8 @@ type Source struct {
 	mu      sync.Mutex
 	now     func() time.Time
 	checked time.Time
-	seen    [3][]byte // what was last tried, taken or not
+	seen    [3][]byte // what was last tried, taken or not; nil: could not be read
+	settled bool      // seen was taken, or reported
 	keys    *Keys
 }
 
@@ -62,7 +63,7 @@ func Open(files Files, kind Kind, report func(error)) (*Source, error) {
 		return nil, err
 	}
 	keys.Generation = 1
-	s.keys, s.seen, s.checked = keys, content, s.now()
+	s.keys, s.seen, s.settled, s.checked = keys, content, true, s.now()
 	return s, nil
 }
 
@@ -86,41 +87,49 @@ func (s *Source) Keys() *Keys {
 	return keys
 }
 
-// recheck takes over what has changed, if it can be used. s.mu is held.
+// recheck takes over what has changed, if it can be used. A certificate and its
+// key are two files, and one of them is written first, so what cannot be used is
+// reported only when it is still so at the next look. s.mu is held.
 func (s *Source) recheck(now time.Time) error {
-	content, err := s.files.read()
-	if err != nil {
-		// Said once: until they can be read again, and then are different.
-		if s.seen[0] == nil {
-			return nil
-		}
-		s.seen = [3][]byte{}
-		return fmt.Errorf("%w; going on with the certificate that was read before", err)
-	}
-	same := true
-	for i := range content {
-		same = same && s.seen[i] != nil && bytes.Equal(content[i], s.seen[i])
-	}
-	if same {
+	content, readErr := s.files.read()
+	again := same(content, s.seen)
+	if again && s.settled {
 		return nil
 	}
-	s.seen = content
-	keys, err := parse(s.files, s.kind, content)
+	s.seen, s.settled = content, again
+	keys, err := (*Keys)(nil), readErr
+	if err == nil {
+		keys, err = parse(s.files, s.kind, content)
+	}
 	if err == nil && now.After(keys.Leaf.NotAfter) {
 		err = fmt.Errorf("%s: %w", s.files.Cert, Expired(keys.Leaf))
 	}
 	if err != nil {
+		if !again {
+			return nil
+		}
 		return fmt.Errorf("%w; going on with the certificate that was read before", err)
 	}
+	s.settled = true
 	keys.Generation = s.keys.Generation + 1
 	s.keys = keys
 	return nil
+}
+
+func same(a, b [3][]byte) bool {
+	for i := range a {
+		if (a[i] == nil) != (b[i] == nil) || !bytes.Equal(a[i], b[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 // read reads the three files.
 func (f Files) read() (content [3][]byte, err error) {
 	for i, name := range []string{f.Cert, f.Key, f.CA} {
 		if content[i], err = os.ReadFile(name); err != nil {
+			content[i] = nil
 			return content, fmt.Errorf("certificate files: %w", err)
 		}
 	}

@@ -1,0 +1,37 @@
+# Firebreak. `make help` lists what there is.
+
+# A semantic version also where there is no tag yet.
+VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
+COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null)
+LDFLAGS := -s -w \
+	-X firebreakdns.io/firebreak/plugin/pkg/protocol/version.version=$(VERSION) \
+	-X github.com/coredns/coredns/coremain.GitCommit=$(COMMIT)
+GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+
+# What runs in several goroutines over shared state; the rest is pure.
+RACE := ./plugin/... ./controller/fleet/... ./controller/standalone/...
+
+export GOFLAGS ?= -mod=readonly
+
+.PHONY: help build demo test lint clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
+
+build: ## the three programs, in bin/
+	@mkdir -p bin
+	$(GOBUILD) -o bin/coredns ./build/coredns
+	$(GOBUILD) -o bin/firebreak-controller ./build/controller
+	$(GOBUILD) -o bin/firebreak ./build/firebreak
+
+demo: build ## the main job on this machine, in a minute
+	bin/firebreak demo
+
+test: ## every test that can run here; says what it skipped
+	@test/run $(RACE)
+
+lint: ## golangci-lint, which has to be installed
+	golangci-lint run ./...
+
+clean: ## away with what was built
+	rm -rf bin
