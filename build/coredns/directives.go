@@ -42,6 +42,7 @@ var directives = []string{
 	"autopath",
 	"acl",
 	"cache",
+	"nodecache",
 	"header",
 	"dnssec",
 	"tls",

@@ -26,6 +26,9 @@ const (
 
 func (k kind) denial() bool { return k != positive }
 
+// failed says whether it is no answer to hold on to.
+func (k kind) failed() bool { return k == failure || k == unreachable || k == unstored }
+
 // state is what an entry is good for.
 type state uint8
 

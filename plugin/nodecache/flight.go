@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/clients"
+	"firebreakdns.io/firebreak/plugin/hedge/late"
 
 	"github.com/coredns/coredns/plugin"
 
@@ -104,6 +105,7 @@ func (c *Cache) lead(ctx context.Context, f *flight, k *key, from origin, stale 
 		c.finish(f)
 	}()
 	up := upstreamQuestion(k)
+	ctx = late.With(ctx, c.takesLate(k, f.purges))
 	got := &capture{origin: from}
 	rcode, err := plugin.NextOrFailure(pluginName, c.Next, ctx, got, up)
 	if got.msg != nil && got.msg.Truncated && from == nowhere {
@@ -112,6 +114,25 @@ func (c *Cache) lead(ctx context.Context, f *flight, k *key, from origin, stale 
 		rcode, err = plugin.NextOrFailure(pluginName, c.Next, ctx, got, up)
 	}
 	c.settle(f, k, up, got.msg, rcode, err, stale)
+}
+
+// takesLate keeps an answer that comes after whoever asked was told that there is
+// none: the next one has it.
+func (c *Cache) takesLate(k *key, purges uint64) func(*dns.Msg) {
+	k = k.clone()
+	return func(m *dns.Msg) {
+		up := upstreamQuestion(k).Question[0]
+		if !answers(m, &up) || m.Rcode > 0xf {
+			return
+		}
+		e, err := newEntry(k, up.Name, m, &c.options.lifetimes, clients.Now().Mono)
+		if err != nil || e.kind.failed() || !c.options.stores(e.kind, up.Name) {
+			return
+		}
+		c.lastGood.Store(e.stored)
+		e.hold = c.options.holdFor(e.kind, up.Name)
+		c.store.put(e, purges)
+	}
 }
 
 // upstreamQuestion is what is asked upstream. Nothing of the client goes with it

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"firebreakdns.io/firebreak/plugin/hedge/late"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 
 	"github.com/coredns/coredns/plugin"
@@ -344,6 +345,28 @@ func TestPrefetch(t *testing.T) {
 	if n := u.asked.Load(); n != 2 {
 		t.Errorf("asked %d times", n)
 	}
+}
+
+func TestLateAnswersAreKept(t *testing.T) {
+	c, u := newCache(t, nil)
+	var take func(*dns.Msg)
+	c.Next = plugin.HandlerFunc(func(ctx context.Context, _ dns.ResponseWriter, r *dns.Msg) (int, error) {
+		u.asked.Add(1)
+		take = late.Of(ctx)
+		return unreachableNowFor(r)
+	})
+	if m := c.askFor(t, "a.example."); m.Rcode != dns.RcodeServerFailure {
+		t.Fatal(m)
+	}
+	take(answer(t, "a.example.", dns.TypeA, "a.example. 300 IN A 192.0.2.1"))
+	if m := c.askFor(t, "a.example."); len(m.Answer) != 1 || u.asked.Load() != 1 {
+		t.Errorf("asked %d times: %v", u.asked.Load(), m)
+	}
+}
+
+func unreachableNowFor(r *dns.Msg) (int, error) {
+	_, rcode, err := unreachableNow(r)
+	return rcode, err
 }
 
 func TestPanicBehind(t *testing.T) {

@@ -62,8 +62,6 @@ func encode(s *store, blocks map[string]uint16, most int64, now clients.Moment) 
 
 func appendSum(b []byte) []byte { return binary.BigEndian.AppendUint64(b, crc64.Checksum(b, crcTable)) }
 
-func (k kind) failed() bool { return k == failure || k == unreachable || k == unstored }
-
 // append appends an entry that was stored age ms ago.
 func (e *entry) append(b []byte, age int64) []byte {
 	be := binary.BigEndian

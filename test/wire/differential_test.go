@@ -48,7 +48,7 @@ func (l *layout) corefile(up, plugins string) string {
 	return strings.NewReplacer("BIND", bind, "UPSTREAM", up, "PLUGINS", plugins).Replace(l.blocks)
 }
 
-const cached = "nodecache {\nprefetch 0\n}\nprometheus 127.0.0.1:0\nerrors\n"
+const cached = "nodecache {\nsuccess 0 3600\ndenial 0 3600\nprefetch 0\n}\nprometheus 127.0.0.1:0\nerrors\n"
 
 // TestSameAnswers sends one corpus down the wire path and, to a server that has
 // log in every block and so uses CoreDNS's chain alone, down the other. Both have
