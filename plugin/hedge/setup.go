@@ -147,7 +147,7 @@ var elsewhere = map[string]string{
 	"next_on_nodata":                   "hedge has one answer for a zone",
 	"failfast_all_unhealthy_upstreams": "hedge always asks at least one",
 	"max_connect_attempts":             "hedge has a budget for what it asks again: a tenth of the questions",
-	"max_idle_conns":                   "hedge keeps at most 8 connections to an upstream",
+	"max_idle_conns":                   "hedge keeps 8 connections to an upstream at most",
 	"read_timeout":                     "deadline is for the question as a whole",
 	"doh_method":                       "hedge asks over plain DNS and DNS over TLS",
 	"source_address":                   "hedge leaves the source address to the system",

@@ -1,8 +1,8 @@
 // Package exchange asks one DNS server: the sockets of hedge.
 //
-// A Peer is asked over UDP, each time from a new socket, so that both the ID and
-// the source port are new and random (RFC 5452), or over connections that stay,
-// TCP or TLS (RFC 7766, RFC 7858), on which questions do not wait for each
+// A Peer is asked over UDP, with a random ID from a random one of changing source
+// ports (RFC 5452, sockets.go), or over connections that stay, TCP or TLS (RFC
+// 7766, RFC 7858), on which questions do not wait for each
 // other's answers. Only what comes from the server's address and has the ID and
 // the question of what was asked is an answer; all else is ignored, and counted.
 //
@@ -38,6 +38,7 @@ type Peer struct {
 	options Options
 	closed  atomic.Bool
 	wg      sync.WaitGroup // readers of connections
+	sockets sockets        // UDP
 
 	mu      sync.Mutex
 	streams []*stream        // TCP or TLS, to ask on
@@ -70,6 +71,7 @@ func (p *Peer) Retire() {
 // patience.
 func (p *Peer) Close() {
 	p.closed.Store(true)
+	p.sockets.close()
 	p.mu.Lock()
 	all := make([]*stream, 0, len(p.all))
 	for s := range p.all {

@@ -100,24 +100,48 @@ func TestOnlyAnswers(t *testing.T) {
 	}
 }
 
-// TestUnpredictable: every datagram has an ID and a source port of its own.
+// TestUnpredictable: every question has a random ID, and a source port that is
+// left to chance and changes.
 func TestUnpredictable(t *testing.T) {
 	s := upstream.Run(t, "")
 	p := peer(t, s, Options{})
-	const n = 500
+	const n = 800
 	for range n {
-		if _, err := overUDP(p, query(t, "a.test."), time.Second); err != nil {
+		d, err := p.Send(query(t, "a.test."))
+		if err != nil {
 			t.Fatal(err)
 		}
+		if err := d.Receive(time.Now().Add(time.Second), func([]byte) {}); err != nil {
+			t.Fatal(err)
+		}
+		d.Close()
 	}
-	ids, ports, steps := map[uint16]bool{}, map[uint16]bool{}, map[uint16]bool{}
-	last := uint16(0)
+	ids, ports := map[uint16]bool{}, map[uint16]int{}
+	same, last := 0, uint16(0)
 	for _, q := range s.Queries() {
-		ids[q.ID], ports[q.From.Port()], steps[q.From.Port()-last] = true, true, true
+		ids[q.ID] = true
+		ports[q.From.Port()]++
+		if q.From.Port() == last {
+			same++
+		}
 		last = q.From.Port()
 	}
-	if len(ids) < n*95/100 || len(ports) < n*90/100 || len(steps) < n*80/100 {
-		t.Errorf("%d queries with %d IDs and %d ports, %d steps between ports", n, len(ids), len(ports), len(steps))
+	if len(ids) < n*95/100 || len(ports) < n/socketUses || same > n/4 {
+		t.Errorf("%d questions with %d IDs from %d ports; %d times the one before's", n, len(ids), len(ports), same)
+	}
+	for port, uses := range ports {
+		if uses > socketUses {
+			t.Errorf("port %d was used %d times", port, uses)
+		}
+	}
+	within := time.Now().Add(3 * socketAge)
+	for idle := 1; idle > 0; time.Sleep(50 * time.Millisecond) {
+		p.sockets.mu.Lock()
+		idle = len(p.sockets.idle)
+		p.sockets.mu.Unlock()
+		if time.Now().After(within) {
+			t.Fatalf("%d sockets are left open", idle)
+		}
 	}
 }
 

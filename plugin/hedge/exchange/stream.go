@@ -16,6 +16,8 @@ const (
 	// maxStreams to one server. Many servers answer the questions of a connection
 	// one after the other (CoreDNS does), so a busy one gets a few.
 	maxStreams = 8
+	// maxFresh more, for questions that want a new one and while old ones end.
+	maxFresh = 8
 	// maxPipelined questions on one connection; with more on all of them, the
 	// upstream does not keep up.
 	maxPipelined = 256
@@ -108,7 +110,10 @@ func (p *Peer) take(fresh bool) (s *stream, reused bool, err error) {
 			return best, true, nil
 		}
 	}
-	if len(p.streams) >= maxStreams && !fresh {
+	if len(p.all) >= maxStreams+maxFresh || len(p.streams) >= maxStreams && !fresh {
+		if best != nil && best.enter() {
+			return best, true, nil
+		}
 		return nil, false, ErrBusy
 	}
 	s = p.open(now)

@@ -2,7 +2,6 @@ package exchange
 
 import (
 	"errors"
-	"net"
 	"os"
 	"sync"
 	"time"
@@ -19,28 +18,24 @@ var buffers = sync.Pool{New: func() any { return new([maxDatagram]byte) }}
 
 // Datagram is a question that was sent over UDP.
 type Datagram struct {
-	peer  *Peer
-	query *Query
-	conn  *net.UDPConn
-	id    uint16
+	peer   *Peer
+	query  *Query
+	socket *socket
+	id     uint16
+	clean  bool // answered: nothing more is to come
 }
 
-// Send asks over UDP, from a socket of its own.
+// Send asks over UDP, from a socket that is its own while it waits.
 func (p *Peer) Send(q *Query) (*Datagram, error) {
-	if p.closed.Load() {
-		return nil, ErrClosed
-	}
-	// Connected: the system takes datagrams from the server's address alone, and
-	// tells at once of one that nobody listens at.
-	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(p.addr))
+	s, err := p.sockets.take(p)
 	if err != nil {
 		return nil, err
 	}
-	d := &Datagram{peer: p, query: q, conn: conn, id: randomID()}
+	d := &Datagram{peer: p, query: q, socket: s, id: randomID()}
 	buf := buffers.Get().(*[maxDatagram]byte)
 	defer buffers.Put(buf)
-	if _, err := conn.Write(q.appendTo(buf[:0], d.id)); err != nil {
-		_ = conn.Close()
+	if _, err := s.conn.Write(q.appendTo(buf[:0], d.id)); err != nil {
+		_ = s.conn.Close()
 		return nil, err
 	}
 	return d, nil
@@ -59,10 +54,10 @@ func (d *Datagram) Receive(until time.Time, use func(answer []byte)) error {
 		if soon := time.Now().Add(patience); soon.Before(slice) {
 			slice = soon
 		}
-		if err := d.conn.SetReadDeadline(slice); err != nil {
+		if err := d.socket.conn.SetReadDeadline(slice); err != nil {
 			return err
 		}
-		n, err := d.conn.Read(buf[:])
+		n, err := d.socket.conn.Read(buf[:])
 		switch {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			if d.peer.closed.Load() {
@@ -80,10 +75,15 @@ func (d *Datagram) Receive(until time.Time, use func(answer []byte)) error {
 			d.peer.options.Mismatch()
 			continue
 		}
+		d.clean = true
 		use(buf[:n])
 		return nil
 	}
 }
 
-// Close closes the socket.
-func (d *Datagram) Close() { _ = d.conn.Close() }
+// Close gives the socket up, or back.
+func (d *Datagram) Close() {
+	if !d.clean || !d.peer.sockets.give(d.socket) {
+		_ = d.socket.conn.Close()
+	}
+}
