@@ -12,25 +12,62 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-func counter(name, help string, labels ...string) *prometheus.CounterVec {
-	return promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace, Subsystem: pluginName, Name: name, Help: help,
-	}, append([]string{"server"}, labels...))
-}
-
 var (
-	hitsTotal       = counter("hits_total", "Counter of answers that were held and fresh, by what they say.", "type")
-	missesTotal     = counter("misses_total", "Counter of questions whose answer was not held, or no longer fresh.")
-	coalescedTotal  = counter("coalesced_total", "Counter of questions that waited for another one's answer instead of being asked upstream.")
-	staleTotal      = counter("served_stale_total", "Counter of answers served after they had expired.")
-	refreshesTotal  = counter("prefetch_total", "Counter of questions asked upstream again behind the clients, before an answer expires or after.")
-	failedTotal     = counter("failed_refreshes_total", "Counter of questions that upstreams failed to answer while an older answer was held.")
-	mismatchedTotal = counter("drops_total", "Counter of upstreams' answers that were to another question.")
-	overflowTotal   = counter("overflow_total", "Counter of questions that were not asked because too many were waiting.")
+	hitsTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "hits_total",
+		Help:      "Counter of answers that were held and fresh, by what they say.",
+	}, []string{"server", "type"})
+	missesTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "misses_total",
+		Help:      "Counter of questions whose answer was not held, or no longer fresh.",
+	}, []string{"server"})
+	coalescedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "coalesced_total",
+		Help:      "Counter of questions that waited for another one's answer instead of being asked upstream.",
+	}, []string{"server"})
+	staleTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "served_stale_total",
+		Help:      "Counter of answers served after they had expired.",
+	}, []string{"server"})
+	refreshesTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "prefetch_total",
+		Help:      "Counter of questions asked upstream again behind the clients, before an answer expires or after.",
+	}, []string{"server"})
+	failedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "failed_refreshes_total",
+		Help:      "Counter of questions that upstreams failed to answer while an older answer was held.",
+	}, []string{"server"})
+	mismatchedTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "drops_total",
+		Help:      "Counter of upstreams' answers that were to another question.",
+	}, []string{"server"})
+	overflowTotal = promauto.NewCounterVec(prometheus.CounterOpts{
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "overflow_total",
+		Help:      "Counter of questions that were not asked because too many were waiting.",
+	}, []string{"server"})
 
+	// The name and the label are those of NodeLocal DNSCache.
 	setupErrors = promauto.NewCounterVec(prometheus.CounterOpts{
-		Namespace: plugin.Namespace, Subsystem: pluginName, Name: "setup_errors_total",
-		Help: "The number of errors during periodic network setup for node-cache",
+		Namespace: plugin.Namespace,
+		Subsystem: pluginName,
+		Name:      "setup_errors_total",
+		Help:      "Counter of errors in setting up the node's addresses and rules.",
 	}, []string{"errortype"})
 )
 
@@ -89,22 +126,27 @@ func countersOf(server string) *counters {
 }
 
 // What belongs to the process is read when it is asked for.
-func desc(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, name), help, labels, nil)
-}
-
 var (
-	entriesDesc   = desc("entries", "Answers held, by what they say.", "type")
-	bytesDesc     = desc("bytes", "Bytes that the held answers take, by what they say.", "type")
-	bytesMaxDesc  = desc("bytes_max", "Bytes that held answers may take.")
-	evictionsDesc = desc("evictions_total", "Counter of answers evicted for lack of room, by what they say.", "type")
-
-	wireActiveDesc   = desc("wire_active", "Whether the zone's hits at this address are answered without CoreDNS's chain (1), or why not (0).", "server", "zone", "reason")
-	wireAnswersDesc  = desc("wire_answers_total", "Counter of queries answered without CoreDNS's chain.", "server")
-	wireWaitingDesc  = desc("wire_waiting", "Queries at the address that wait in CoreDNS's chain.", "server")
-	wireDroppedDesc  = desc("wire_kernel_drops_total", "Counter of packets that the kernel dropped because the sockets' buffers were full.", "server")
-	wireUnsentDesc   = desc("wire_unsent_total", "Counter of answers that the kernel did not take.", "server")
-	wireOverflowDesc = desc("wire_overflow_total", "Counter of queries answered SERVFAIL because too many were waiting in CoreDNS's chain.", "server")
+	entriesDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "entries"),
+		"Answers held, by what they say.", []string{"type"}, nil)
+	bytesDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "bytes"),
+		"Bytes that the held answers take, by what they say.", []string{"type"}, nil)
+	bytesMaxDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "bytes_max"),
+		"Bytes that held answers may take.", nil, nil)
+	evictionsDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "evictions_total"),
+		"Counter of answers evicted for lack of room, by what they say.", []string{"type"}, nil)
+	wireActiveDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_active"),
+		"Whether the zone's hits at this address are answered without CoreDNS's chain (1), or why not (0).", []string{"server", "zone", "reason"}, nil)
+	wireAnswersDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_answers_total"),
+		"Counter of queries answered without CoreDNS's chain.", []string{"server"}, nil)
+	wireWaitingDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_waiting"),
+		"Queries at the address that wait in CoreDNS's chain.", []string{"server"}, nil)
+	wireDroppedDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_kernel_drops_total"),
+		"Counter of packets that the kernel dropped because the sockets' buffers were full.", []string{"server"}, nil)
+	wireUnsentDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_unsent_total"),
+		"Counter of answers that the kernel did not take.", []string{"server"}, nil)
+	wireOverflowDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_overflow_total"),
+		"Counter of queries answered SERVFAIL because too many were waiting in CoreDNS's chain.", []string{"server"}, nil)
 )
 
 type collector struct{}

@@ -29,14 +29,19 @@ var labels = map[string]string{
 	"type":      "a query type that CoreDNS names, or other",
 	"rcode":     "a response code",
 	"family":    "1 or 2",
+	"errortype": "a constant; NodeLocal DNSCache has it",
 }
 
 // noData are plugins and metrics that are not on the way of a query, so that
 // there is no server to name.
 var noData = map[string]bool{
-	"coredns_control":          true,
-	"coredns_drill_ends_total": true, // drills are the process's
-	"coredns_clients_client_":  true, // the table is the process's
+	"coredns_control":                true,
+	"coredns_drill_ends_total":       true, // drills are the process's
+	"coredns_clients_client_":        true, // the table is the process's
+	"coredns_nodecache_entries":      true, // the store is the process's
+	"coredns_nodecache_bytes":        true,
+	"coredns_nodecache_evictions":    true,
+	"coredns_nodecache_setup_errors": true, // the node's
 }
 
 // metric is one in the source.

@@ -125,6 +125,11 @@ func freePort(t testing.TB) string {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	p, err := net.ListenPacket("udp", l.Addr().String())
+	if err != nil {
+		return freePort(t)
+	}
+	defer p.Close()
 	return fmt.Sprint(netip.MustParseAddrPort(l.Addr().String()).Port())
 }
 
