@@ -300,10 +300,17 @@ func TestHandedOn(t *testing.T) {
 
 // TestLoop: two servers that ask each other are found out.
 func TestLoop(t *testing.T) {
-	a, b := freePort(t), freePort(t)
 	honest := upstream.Run(t, "")
-	corefile := fmt.Sprintf(".:%s {\nbind 127.0.0.1\nhedge . 127.0.0.1:%s\n}\n.:%s {\nbind 127.0.0.1\nhedge . 127.0.0.1:%s %s\n}\n", a, b, b, a, honest.Addr())
-	inst, err := caddy.Start(input(corefile))
+	var a, b string
+	var inst *caddy.Instance
+	var err error
+	for range 5 { // a port that was free may be taken by now
+		a, b = freePort(t), freePort(t)
+		if inst, err = caddy.Start(input(fmt.Sprintf(".:%s {\nbind 127.0.0.1\nhedge . 127.0.0.1:%s\n}\n.:%s {\nbind 127.0.0.1\nhedge . 127.0.0.1:%s %s\n}\n",
+			a, b, b, a, honest.Addr()))); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,10 +12,14 @@ const (
 	// once a minute can fail over too.
 	budgetPerSecond = 1.0
 
-	// What is left to those that matter more. A domain that fails everywhere must
-	// not use up what a dead upstream needs, and neither may use up the probes.
-	keepForSilence = budgetHolds / 2
-	keepForProbes  = 2.0
+	// What each leaves to those that matter more. A hedge for a question that is
+	// slow where its upstream answers others is a comfort; so are many of them on a
+	// busy machine. After SERVFAIL the client fails if nobody else is asked, but a
+	// domain that fails everywhere can be asked on purpose. Without an upstream that
+	// is silent or broken nothing works at all.
+	keepForFailures = 12.0
+	keepForSilence  = 8.0
+	keepForProbes   = 2.0
 )
 
 // budget bounds what is asked beyond one upstream per question. Over any time in

@@ -50,6 +50,7 @@ type link struct {
 	transport Transport
 	latency   latency
 	inFlight  int
+	overtaken int  // of those, how many another one was quicker for
 	heard     Time // when it last answered anything; -1: never
 
 	recent  uint32 // failures among the last window, newest lowest
@@ -68,7 +69,7 @@ type link struct {
 func newLink(s *server, t Transport) *link { return &link{server: s, transport: t, heard: -1} }
 
 // well says whether the link may be asked like any other.
-func (l *link) well() bool { return l != nil && !l.ejected }
+func (l *link) well() bool { return l != nil && !l.ejected && l.overtaken < inARow }
 
 // wait is how long an answer is expected to take, behind those in flight.
 func (l *link) wait(now Time) time.Duration {

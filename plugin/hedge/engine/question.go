@@ -59,7 +59,9 @@ type Attempt struct {
 	link    *link
 	outcome Outcome
 	counted bool // as a failure
-	checked bool // it was looked at after suspectAfter
+	// overtaken says that another one answered, and that this one counts as such.
+	overtaken bool
+	checked   bool // it was looked at after suspectAfter
 }
 
 // Question is one question of a client, from when it is asked until every
@@ -134,10 +136,8 @@ func (q *Question) Heard(a *Attempt, o Outcome, now Time) Step {
 	if a.outcome != open {
 		return q.rest(s)
 	}
-	a.outcome = o
-	q.open--
+	q.close(a, o)
 	l := a.link
-	l.inFlight--
 	if o != Failed {
 		l.heard = now
 		l.latency.add(now-a.Sent, now)
@@ -160,6 +160,7 @@ func (q *Question) Heard(a *Attempt, o Outcome, now Time) Step {
 		first := q.won == nil
 		if first {
 			q.won = a
+			q.overtake()
 			q.blame(now)
 		}
 		switch {
@@ -238,7 +239,7 @@ func (q *Question) Tick(now Time) Step {
 		case q.open == 0:
 			q.follow(gone, now, &s)
 		case q.hedge != 0 && now >= q.hedge:
-			q.ask(Hedge, true, keepForProbes, now, &s)
+			q.ask(Hedge, true, q.keep(), now, &s)
 			if s.Send == nil { // there may be budget for it later
 				q.hedge = now + retryAfter
 			}
@@ -255,11 +256,49 @@ func (q *Question) Abandon() {
 	defer c.mu.Unlock()
 	for i := range q.sent {
 		if a := &q.attempts[i]; a.outcome == open {
-			a.outcome = gone
-			a.link.inFlight--
+			q.close(a, gone)
 		}
 	}
-	q.open, q.replied = 0, true
+	q.replied = true
+}
+
+// keep is what a hedge leaves in the budget: much, unless whoever was asked says
+// nothing at all.
+func (q *Question) keep() float64 {
+	for i := range q.sent {
+		if a := &q.attempts[i]; a.outcome == open && a.link.heard > a.Sent {
+			return keepForFailures
+		}
+	}
+	return keepForProbes
+}
+
+// close ends an attempt.
+func (q *Question) close(a *Attempt, o Outcome) {
+	a.outcome = o
+	q.open--
+	a.link.inFlight--
+	q.settle(a)
+}
+
+// overtake notes of those that were not heard of that another one answered. One
+// that is overtaken again and again is not asked until it is known whether it is
+// dead or slow: each such question costs a hedge.
+func (q *Question) overtake() {
+	for i := range q.sent {
+		if a := &q.attempts[i]; a.outcome == open && !a.overtaken {
+			a.overtaken = true
+			a.link.overtaken++
+		}
+	}
+}
+
+// settle takes that back.
+func (q *Question) settle(a *Attempt) {
+	if a.overtaken {
+		a.overtaken = false
+		a.link.overtaken--
+	}
 }
 
 // look looks at an attempt that nothing was heard of.
@@ -271,6 +310,7 @@ func (q *Question) look(a *Attempt, now Time) {
 	if q.won != nil && !a.counted && now >= a.Sent+l.silentAfter() {
 		// Another one answered, so it was not the question.
 		a.counted = true
+		q.settle(a)
 		q.view.core.fail(l, Silent, now)
 		q.suspect(a)
 	}
@@ -281,9 +321,7 @@ func (q *Question) look(a *Attempt, now Time) {
 		q.suspect(a)
 	}
 	if now >= q.asked+q.view.options.Life {
-		a.outcome = gone
-		q.open--
-		l.inFlight--
+		q.close(a, gone)
 	}
 }
 
