@@ -47,6 +47,11 @@ func newEntry(k *key, name string, m *dns.Msg, l *lifetimes, now int64) (*entry,
 	if err != nil {
 		return nil, err
 	}
+	// miekg/dns reads some records that are cut short and writes what nobody can
+	// read; it would go out for as long as it is kept.
+	if new(dns.Msg).Unpack(packed) != nil {
+		return nil, errNotKept
+	}
 	end := wire.HeaderLen + len(k.name) + 4
 	if len(packed) < end || len(packed) > math.MaxUint16 {
 		return nil, errNotKept

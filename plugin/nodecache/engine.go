@@ -161,6 +161,7 @@ type worker struct {
 	stale, coalesced int
 	hits             [unstored + 1]int
 	tally            tally
+	timed            []*report // of the answers, whose time is known at the end
 }
 
 // Respond implements wire.Worker.
@@ -283,7 +284,8 @@ func (w *worker) count(r *route, t *clients.Ticket, e *entry, p *wire.Packet, as
 		}
 	}
 	if r.report != nil {
-		r.report.add(&w.tally, &w.q, p.Addr.Is4(), rcode, asked, p.Len, time.Microsecond)
+		r.report.add(&w.tally, &w.q, p.Addr.Is4(), rcode, asked, p.Len)
+		w.timed = append(w.timed, r.report)
 	}
 }
 
@@ -316,4 +318,11 @@ func (w *worker) flush(sent int) {
 		w.coalesced = 0
 	}
 	w.tally.flush()
+	if len(w.timed) > 0 {
+		took := time.Duration(clients.Now().Mono - w.now.Mono)
+		for _, r := range w.timed {
+			r.took(took)
+		}
+		w.timed = w.timed[:0]
+	}
 }

@@ -16,7 +16,7 @@ import (
 
 // testEngine answers for the root from a store of n names, with everything that
 // stands ahead of the cache.
-func testEngine(t testing.TB, n int, records int, counted bool) (*engine, [][]byte) {
+func testEngine(t testing.TB, n int, records int, counted, measured bool) (*engine, [][]byte) {
 	t.Helper()
 	c := &Cache{options: newOptions([]string{"."}), store: newStore(64 << 20)}
 	c.options.prefetch = 0
@@ -25,6 +25,8 @@ func testEngine(t testing.TB, n int, records int, counted bool) (*engine, [][]by
 	if counted {
 		e.clients = &clients.Process{Table: clients.NewTable(clients.DefaultMax)}
 		r.clients, r.drill = true, true
+	}
+	if measured {
 		r.report = newReport("dns://test:53", ".", "errors")
 	}
 	e.routes = []route{r}
@@ -60,7 +62,7 @@ func batchOf(n int) *wire.Batch {
 }
 
 func TestEngineDoesNotAllocate(t *testing.T) {
-	e, packets := testEngine(t, 100, 2, true)
+	e, packets := testEngine(t, 100, 2, true, true)
 	w, b := e.NewWorker(), batchOf(8)
 	at := 0
 	n := testing.AllocsPerRun(200, func() {
@@ -83,18 +85,20 @@ func TestEngineDoesNotAllocate(t *testing.T) {
 
 func BenchmarkHit(b *testing.B) {
 	for _, c := range []struct {
-		name    string
-		records int
-		counted bool
-		batch   int
+		name              string
+		records           int
+		counted, measured bool
+		batch             int
 	}{
-		{"1A", 1, false, 32},
-		{"8A", 8, false, 32},
-		{"1A/clients,drill,prometheus", 1, true, 32},
-		{"1A/clients,drill,prometheus/alone", 1, true, 1},
+		{"1A", 1, false, false, 32},
+		{"8A", 8, false, false, 32},
+		{"1A/clients,drill", 1, true, false, 32},
+		{"1A/prometheus", 1, false, true, 32},
+		{"1A/clients,drill,prometheus", 1, true, true, 32},
+		{"1A/clients,drill,prometheus/alone", 1, true, true, 1},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			e, packets := testEngine(b, 1000, c.records, c.counted)
+			e, packets := testEngine(b, 1000, c.records, c.counted, c.measured)
 			w, batch := e.NewWorker(), batchOf(c.batch)
 			b.ReportAllocs()
 			at := 0

@@ -91,7 +91,8 @@ func (h *held) answer(c *Cache, f *flight) {
 	}
 	if h.route.report != nil {
 		var t tally
-		h.route.report.add(&t, &q, h.ipv4, rcode, len(h.packet), n, time.Duration(now.Mono-h.began.Mono))
+		h.route.report.add(&t, &q, h.ipv4, rcode, len(h.packet), n)
+		h.route.report.took(time.Duration(now.Mono - h.began.Mono))
 		t.flush()
 	}
 	if f.stale {

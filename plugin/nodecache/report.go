@@ -50,7 +50,7 @@ func newReport(server, zone, answeredBy string) *report {
 }
 
 // add counts one answer. Lengths are those of the packets.
-func (r *report) add(t *tally, q *wire.Query, ipv4 bool, rcode byte, asked, answered int, took time.Duration) {
+func (r *report) add(t *tally, q *wire.Query, ipv4 bool, rcode byte, asked, answered int) {
 	family := 1
 	if ipv4 {
 		family = 0
@@ -68,10 +68,12 @@ func (r *report) add(t *tally, q *wire.Query, ipv4 bool, rcode byte, asked, answ
 	if q.DO {
 		t.do.inc(r.do)
 	}
-	r.duration.Observe(took.Seconds())
 	r.asked.Observe(float64(asked))
 	r.answered.Observe(float64(answered))
 }
+
+// took counts how long an answer took.
+func (r *report) took(d time.Duration) { r.duration.Observe(d.Seconds()) }
 
 // tally adds up what goes to the same counters one after the other, as most of a
 // batch does.
