@@ -113,7 +113,7 @@ func (a *asking) first(step engine.Step) engine.Step {
 	d, err := a.sendDatagram(try)
 	switch {
 	case err != nil:
-		step = a.question.Heard(try, engine.Failed, g.now())
+		step = a.question.Heard(try, failed(err), g.now())
 		a.do(step)
 		return step
 	case d == nil: // black-holed
@@ -132,7 +132,7 @@ func (a *asking) first(step engine.Step) engine.Step {
 		step = a.question.Tick(g.now())
 	default:
 		d.Close()
-		step = a.question.Heard(try, engine.Failed, g.now())
+		step = a.question.Heard(try, failed(err), g.now())
 	}
 	a.do(step)
 	return step
@@ -157,7 +157,13 @@ func (a *asking) next(step engine.Step, gone <-chan struct{}) (engine.Step, erro
 		a.msgs[h.attempt.N] = h.msg
 		step = a.question.Heard(h.attempt, h.outcome, g.now())
 	case <-timer.C:
-		step = a.question.Tick(g.now())
+		select { // who was late may be us
+		case h := <-a.channel():
+			a.msgs[h.attempt.N] = h.msg
+			step = a.question.Heard(h.attempt, h.outcome, g.now())
+		default:
+			step = a.question.Tick(g.now())
+		}
 	case <-gone:
 		return step, context.Canceled
 	case <-g.done:
@@ -215,7 +221,7 @@ func (a *asking) send(try *engine.Attempt) {
 		d, err := a.sendDatagram(try)
 		switch {
 		case err != nil:
-			a.events <- heard{try, engine.Failed, nil}
+			a.events <- heard{try, failed(err), nil}
 		case d == nil: // black-holed
 		case !g.spawn(func() { a.receive(d, try) }):
 			d.Close()
@@ -224,7 +230,7 @@ func (a *asking) send(try *engine.Attempt) {
 	}
 	peer := g.peer(try.Key)
 	if peer == nil {
-		a.events <- heard{try, engine.Failed, nil}
+		a.events <- heard{try, engine.Unsent, nil}
 		return
 	}
 	if outages.takes(peer.addr) {
@@ -235,10 +241,13 @@ func (a *asking) send(try *engine.Attempt) {
 	g.spawn(func() {
 		ctx, cancel := context.WithDeadline(context.Background(), a.asked.Add(g.options.life()))
 		defer cancel()
-		h := heard{attempt: try, outcome: engine.Failed}
+		h := heard{attempt: try}
 		err := peer.Ask(ctx, a.query, fresh, func(b []byte) { h.msg, h.outcome = g.judge(try, b) })
 		if errors.Is(err, exchange.ErrTimeout) {
 			return // the engine sees to that
+		}
+		if err != nil {
+			h.outcome = failed(err)
 		}
 		a.events <- h
 	})
@@ -259,12 +268,23 @@ func (a *asking) sendDatagram(try *engine.Attempt) (*exchange.Datagram, error) {
 // receive waits for an answer over UDP for as long as the question lives.
 func (a *asking) receive(d *exchange.Datagram, try *engine.Attempt) {
 	defer d.Close()
-	h := heard{attempt: try, outcome: engine.Failed}
+	h := heard{attempt: try}
 	err := d.Receive(a.asked.Add(a.group.options.life()), func(b []byte) { h.msg, h.outcome = a.group.judge(try, b) })
 	if errors.Is(err, exchange.ErrTimeout) {
 		return // the engine sees to that
 	}
+	if err != nil {
+		h.outcome = failed(err)
+	}
 	a.events <- h
+}
+
+// failed is what an error is worth.
+func failed(err error) engine.Outcome {
+	if exchange.Local(err) {
+		return engine.Unsent
+	}
+	return engine.Failed
 }
 
 // judge says what an answer is worth.

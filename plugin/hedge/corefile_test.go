@@ -18,6 +18,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/whoami"
 
 	"github.com/miekg/dns"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 )
 
@@ -37,6 +38,14 @@ func TestMain(m *testing.M) {
 			goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"),
 		); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	families, _ := prometheus.DefaultGatherer.Gather()
+	for _, f := range families {
+		// CoreDNS recovers from a panic, and answers SERVFAIL.
+		if f.GetName() == "coredns_panics_total" && f.GetMetric()[0].GetCounter().GetValue() > 0 {
+			fmt.Fprintln(os.Stderr, "there were panics")
 			code = 1
 		}
 	}
@@ -142,6 +151,9 @@ func good(m *dns.Msg, err error) string {
 }
 
 func ede(m *dns.Msg) int {
+	if m == nil {
+		return -1
+	}
 	if opt := m.IsEdns0(); opt != nil {
 		for _, o := range opt.Option {
 			if e, ok := o.(*dns.EDNS0_EDE); ok {

@@ -338,7 +338,7 @@ func TestTLS(t *testing.T) {
 	u := upstream.RunWith(t, upstream.Options{TLS: conf})
 	s := serve(t, fmt.Sprintf("hedge . tls://%s {\ntls %s\ntls_servername dns.test\n}", u.Addr(), ca))
 	s.load(30, 2*time.Millisecond, fresh).noneFailed(t)
-	if c := u.Count(); c.Over["tls"] < 30 || c.Connections > 16 {
+	if c := u.Count(); c.Over["tls"] < 30 || c.Connections > 32 {
 		t.Errorf("%+v", c)
 	}
 	s.reload(t, fmt.Sprintf("hedge . tls://%s {\ntls %s\ntls_servername other.test\n}", u.Addr(), ca))

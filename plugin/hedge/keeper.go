@@ -2,9 +2,11 @@ package hedge
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/hedge/engine"
+	"firebreakdns.io/firebreak/plugin/hedge/exchange"
 )
 
 // keep probes upstreams that are ejected or suspected, and tells of changes. It
@@ -44,6 +46,7 @@ func (g *group) probe(p *engine.Probe) {
 	}()
 	peer := g.peer(p.Key)
 	if peer == nil {
+		outcome = engine.Unsent
 		return
 	}
 	askedTotal.WithLabelValues(g.options.from, p.Key, p.Transport.String(), "probe").Inc()
@@ -59,6 +62,7 @@ func (g *group) probe(p *engine.Probe) {
 	if p.Transport == engine.UDP {
 		d, err := peer.Send(g.probeMsg)
 		if err != nil {
+			outcome = failed(err)
 			return
 		}
 		defer d.Close()
@@ -67,7 +71,9 @@ func (g *group) probe(p *engine.Probe) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), p.Within)
 	defer cancel()
-	_ = peer.Ask(ctx, g.probeMsg, true, heard)
+	if err := peer.Ask(ctx, g.probeMsg, true, heard); err != nil && !errors.Is(err, exchange.ErrTimeout) {
+		outcome = failed(err)
+	}
 }
 
 // tell counts, logs and announces what changed.

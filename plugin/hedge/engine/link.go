@@ -22,6 +22,13 @@ const (
 	// suspectAfter is how long a link may say nothing at all before it is probed.
 	suspectAfter = time.Second
 
+	// Whether one that is near still answers is known by asking it: one question
+	// after half a second without any, which waits tryWithin longer at most. So an
+	// upstream that dies is ejected within a second, also one that was slower for a
+	// moment and is not asked since.
+	tryAfter  = 500 * time.Millisecond
+	tryWithin = 10 * time.Millisecond
+
 	// expectLeast bounds how well a link can look that was not asked for long: a
 	// dead one is to look bad again after a few questions.
 	expectLeast = 100 * time.Microsecond
@@ -51,6 +58,7 @@ type link struct {
 	latency   latency
 	inFlight  int
 	overtaken int  // of those, how many another one was quicker for
+	sent      Time // when it was last asked
 	heard     Time // when it last answered anything; -1: never
 
 	recent  uint32 // failures among the last window, newest lowest
@@ -76,6 +84,9 @@ func (l *link) wait(now Time) time.Duration {
 	if l.latency.total == 0 {
 		// One that is not known yet is tried, by one question at a time.
 		return time.Duration(l.inFlight) * guess
+	}
+	if l.inFlight == 0 && now-l.sent > tryAfter && l.hedgeAfter() <= tryWithin {
+		return 0
 	}
 	return max(l.latency.expected(now), expectLeast) * time.Duration(l.inFlight+1)
 }

@@ -65,6 +65,12 @@ func (v *View) Probed(p *Probe, o Outcome, now Time) {
 	defer c.mu.Unlock()
 	l := p.link
 	l.probing = false
+	if o == Unsent {
+		// Nothing is known; the next one is not sent at once.
+		l.until = max(l.until, now+probeAgain)
+		l.suspect = false
+		return
+	}
 	if o != Failed {
 		l.heard = now
 	}

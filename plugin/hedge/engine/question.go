@@ -40,12 +40,13 @@ const (
 	Refused          // the same
 	Cut              // TC: the answer is longer than a datagram (RFC 7766)
 	Failed           // the connection was refused or closed, or the answer cannot be read
+	Unsent           // it never left this machine: nothing is held against the upstream
 	gone             // given up
 )
 
 // String is the outcome's name in messages.
 func (o Outcome) String() string {
-	return [...]string{"open", "good", "servfail", "refused", "cut", "failed", "gone"}[o]
+	return [...]string{"open", "good", "servfail", "refused", "cut", "failed", "unsent", "gone"}[o]
 }
 
 // Attempt is one upstream that a question asks.
@@ -138,7 +139,7 @@ func (q *Question) Heard(a *Attempt, o Outcome, now Time) Step {
 	}
 	q.close(a, o)
 	l := a.link
-	if o != Failed {
+	if o != Failed && o != Unsent {
 		l.heard = now
 		l.latency.add(now-a.Sent, now)
 	}
@@ -149,6 +150,8 @@ func (q *Question) Heard(a *Attempt, o Outcome, now Time) Step {
 		} else {
 			c.good(l, a.Sent, now)
 		}
+	case Unsent:
+		q.broken = true
 	case Failed:
 		q.broken = true
 		if !a.counted { // one failure, not two
@@ -400,6 +403,7 @@ func (q *Question) send(l *link, why Reason, now Time, s *Step) {
 	q.sent++
 	q.open++
 	l.inFlight++
+	l.sent = now
 	l.server.asked++
 	l.server.last = now
 	if why != Truncated {

@@ -16,8 +16,9 @@ const (
 	// maxStreams to one server. Many servers answer the questions of a connection
 	// one after the other (CoreDNS does), so a busy one gets a few.
 	maxStreams = 8
-	// maxFresh more, for questions that want a new one and while old ones end.
-	maxFresh = 8
+	// maxFresh more, for questions that want a new one, and while old ones end on
+	// which somebody still waits.
+	maxFresh = 24
 	// maxPipelined questions on one connection; with more on all of them, the
 	// upstream does not keep up.
 	maxPipelined = 256
