@@ -22,8 +22,13 @@ func TestCommand(t *testing.T) {
 	said("node2 is Ready", "node", "add")
 	said("command: up, ", "status")
 	said("Ready: True", "status")
+	mac := func() string { return c.run(t, "exec", "control", "cat", "/sys/class/net/machines/address") }
+	before := mac()
 	c.run(t, "node", "kill", "node2")
 	said("node2: dead", "status")
+	if now := mac(); now != before {
+		t.Errorf("the bridge's link address was %s and is %s when a node is gone: neighbours lose the API server", before, now)
+	}
 	c.run(t, "node", "revive", "node2")
 	// Any static program will do.
 	c.run(t, "image", "localhost/any:1", c.command)

@@ -85,8 +85,10 @@ func TestCompare(t *testing.T) {
 		"agree without time": {run.Followed, waited, &run.ClientReport{Verdict: run.Followed}, ""},
 		"another verdict":    {run.Followed, waited, &run.ClientReport{Verdict: run.Stuck}, `"stuck"`},
 		"as expected, but the client saw something else": {run.Stuck, waited, &run.ClientReport{Verdict: run.Stuck}, "the client itself saw"},
-		"another time":      {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, FailoverSeconds: seconds(1)}, "1.0 s"},
-		"not in the report": {run.Followed, waited, nil, `"nothing"`},
+		"another time":         {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, FailoverSeconds: seconds(1)}, "1.0 s"},
+		"lost what it did not": {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, Lost: 2}, "lost none"},
+		"a sample may be off":  {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, Lost: 2, LostSampled: true}, ""},
+		"not in the report":    {run.Followed, waited, nil, `"nothing"`},
 	} {
 		diff := compare(&player{want: x.want}, x.f, x.c)
 		if (diff == "") != (x.diff == "") || !strings.Contains(diff, x.diff) {

@@ -33,7 +33,10 @@ func (c *Cluster) wireControl(ctx context.Context, pid int) error {
 	p, link := c.plan, linkName(c.name)
 	err := ipBatch(ctx, pid,
 		"link set lo up",
-		"link add "+bridge+" type bridge",
+		// Without an address of its own, a bridge takes the lowest of its links',
+		// and changes it when a node comes or goes: then nobody reaches the API
+		// server until neighbours have forgotten the old one.
+		fmt.Sprintf("link add %s address %s type bridge", bridge, p.mac(0)),
 		fmt.Sprintf("address add %s/24 dev %s", p.control4(), bridge),
 		fmt.Sprintf("address add %s/64 dev %s nodad", p.control6(), bridge),
 		"link set "+bridge+" up",
@@ -71,7 +74,8 @@ func (c *Cluster) wireNode(ctx context.Context, name string, number, pid, contro
 	p := c.plan
 	lines := []string{
 		"link set lo up",
-		fmt.Sprintf("link add eth0 type veth peer name %s netns %d", name, controlPID),
+		// The same at every start, as a network card's.
+		fmt.Sprintf("link add eth0 address %s type veth peer name %s netns %d", p.mac(number), name, controlPID),
 		fmt.Sprintf("address add %s/24 dev eth0", p.node4(number)),
 		fmt.Sprintf("address add %s/64 dev eth0 nodad", p.node6(number)),
 		"link set eth0 up",

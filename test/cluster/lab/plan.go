@@ -36,6 +36,9 @@ func (p plan) node4(node int) netip.Addr { return nth(p.machines4(), 100+node) }
 
 func (p plan) node6(node int) netip.Addr { return nth(p.machines6(), 100+node) }
 
+// mac is the link address of a node, or, with 0, of the control plane's bridge.
+func (p plan) mac(node int) string { return fmt.Sprintf("02:66:62:72:%02x:%02x", p.index, node) }
+
 // pods4 is where the addresses of all pods are.
 func (p plan) pods4() netip.Prefix { return prefix4(10, 128+p.index, 0, 0, 16) }
 
