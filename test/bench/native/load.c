@@ -293,7 +293,7 @@ static void paced(unsigned sockets, double rate, nanos begin, nanos until, struc
 	uint64_t i = 0;
 	for (unsigned turn = 0;; turn++) {
 		nanos at = now();
-		if (at >= until)
+		if (at >= until || (once_count > 0 && i >= once_count))
 			return;
 		unsigned n = 0;
 		for (; n < BATCH && begin + (nanos)((double)(i + n) * gap) <= at; n++)

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"time"
+
+	"firebreakdns.io/firebreak/test/bench/program"
+)
+
+// measureMemory fills each cache with the same entries and looks at what the
+// process has more than before.
+func (s *session) measureMemory() error {
+	for _, d := range s.present {
+		if d.kind == floorKind || d.name == "nodelocal" { // nodelocal's is coredns's cache, of a fixed size
+			continue
+		}
+		select {
+		case <-s.stop:
+			return errInterrupted
+		default:
+		}
+		m, err := s.memoryOf(d)
+		if err != nil {
+			s.fail(0, d, memoryWork, err)
+			continue
+		}
+		s.result.Memory = append(s.result.Memory, m)
+		fmt.Fprintf(s.progress, "memory %-14s %6.0f bytes an entry (live %.0f), %d of %d held\n", d.name, m.Bytes, m.Live, m.Held, m.Entries)
+	}
+	return nil
+}
+
+func (s *session) memoryOf(d *server) (m memory, err error) {
+	m = memory{Server: d.name, Entries: s.entries}
+	goProgram := d.kind == oursKind || d.kind == stockKind
+	r, err := start(d, s.tools, place{workers: 1, upstream: s.upstream, entries: s.entries, profile: goProgram}, probe)
+	if err != nil {
+		return m, err
+	}
+	defer r.stop()
+	// Buffers and pools first, so that they are not taken for entries.
+	if _, err := apply(workNamed("peak"), r, 500*time.Millisecond, 0); err != nil {
+		return m, err
+	}
+	empty, err := residentOf(r, goProgram)
+	if err != nil {
+		return m, err
+	}
+	// Twice, because the first time some questions are lost; the third time shows what is held.
+	var asked uint64
+	for range 3 {
+		before, err := questionsAsked(s.upstreamAddr())
+		if err != nil {
+			return m, err
+		}
+		if _, err := fill(r, s.entries); err != nil {
+			return m, err
+		}
+		after, err := questionsAsked(s.upstreamAddr())
+		if err != nil {
+			return m, err
+		}
+		asked = after - before
+	}
+	m.Held = s.entries - int(asked) //nolint:gosec // at most a few million
+	if m.Held < s.entries*9/10 {
+		return m, fmt.Errorf("holds %d of %d entries: its cache is too small for this", m.Held, s.entries)
+	}
+	full, err := residentOf(r, goProgram)
+	if err != nil {
+		return m, err
+	}
+	m.Empty, m.Full = empty.rss, full.rss
+	m.Bytes = float64(full.rss-empty.rss) / float64(m.Held)
+	if goProgram {
+		m.Live = (full.live - empty.live) / float64(m.Held)
+	}
+	return m, r.err()
+}
+
+// fill asks for each of the entries once.
+func fill(r *running, entries int) (l load, err error) {
+	out, err := runClient(program.Spec{
+		Args: []string{
+			r.place.tools.load, "-p", fmt.Sprint(r.place.port), "-u", fmt.Sprint(entries), "-z", fillZone,
+			"-s", "16", "-w", "8", "-d", "120",
+		},
+		CPUs: r.place.tools.clientCPU(1),
+	})
+	if err != nil {
+		return l, err
+	}
+	if err := json.Unmarshal(out, &l); err != nil {
+		return l, err
+	}
+	if l.Answered == 0 {
+		return l, errors.New("no answer")
+	}
+	return l, nil
+}
+
+// resident is what a process has in memory.
+type resident struct {
+	rss  int64
+	live float64 // without what a collector could free
+}
+
+// heapFigures are the ones at the end of a heap profile in text.
+var heapFigures = regexp.MustCompile(`(?m)^# (HeapAlloc|HeapSys|HeapReleased) = (\d+)$`)
+
+func residentOf(r *running, goProgram bool) (m resident, err error) {
+	time.Sleep(time.Second) // for what goes on behind the last answer
+	if !goProgram {
+		m.rss, err = r.rss()
+		return m, err
+	}
+	// Resident memory first: the profile itself takes some.
+	if m.rss, err = r.rss(); err != nil {
+		return m, err
+	}
+	var heap map[string]float64
+	for range 2 { // the second collection frees what the first found dead but finalized or pooled
+		if heap, err = heapOf(r.place.extra); err != nil {
+			return m, err
+		}
+	}
+	now, err := r.rss()
+	if err != nil {
+		return m, err
+	}
+	// What is live on the heap, and all that is not the heap: a cache may lie outside it.
+	m.live = heap["HeapAlloc"] + max(0, float64(now)-(heap["HeapSys"]-heap["HeapReleased"]))
+	return m, nil
+}
+
+// heapOf has a Go program collect its garbage and say what its heap is.
+func heapOf(port int) (map[string]float64, error) {
+	client := &http.Client{Timeout: 30 * time.Second}
+	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/heap?gc=1&debug=1", port))
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]float64{}
+	for _, m := range heapFigures.FindAllStringSubmatch(string(body), -1) {
+		if found[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
+			return nil, err
+		}
+	}
+	if len(found) != 3 {
+		return nil, fmt.Errorf("the heap profile (%s) has %d of 3 figures", resp.Status, len(found))
+	}
+	return found, nil
+}
