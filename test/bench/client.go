@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -47,7 +46,7 @@ func apply(w *work, r *running, length time.Duration, run int) (load, error) {
 			"-c", fmt.Sprint(w.sockets), "-q", fmt.Sprint(w.window * w.sockets), "-T", "1",
 		}
 	}
-	out, err := runClient(program.Spec{Args: args, Env: env, CPUs: t.clientCPU(w.workers)})
+	out, err := program.Run(program.Spec{Args: args, Env: env, CPUs: t.clientCPU(w.workers)})
 	if err != nil {
 		return load{}, err
 	}
@@ -59,17 +58,6 @@ func apply(w *work, r *running, length time.Duration, run int) (load, error) {
 		return l, fmt.Errorf("%s: %w: %s", args[0], err, out)
 	}
 	return l, nil
-}
-
-// runClient runs a load client to its end.
-func runClient(s program.Spec) ([]byte, error) {
-	cmd := s.Command()
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := cmd.Run(); err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", s.Args[0], err, bytes.TrimSpace(stderr.Bytes()))
-	}
-	return out.Bytes(), nil
 }
 
 // What dnsperf says in its last lines.

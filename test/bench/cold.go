@@ -77,7 +77,7 @@ func (r *running) askOnce(count, first, rate int) (l load, err error) {
 	if first < 0 {
 		return l, errors.New("fewer entries than one second asks")
 	}
-	out, err := runClient(program.Spec{
+	out, err := program.Run(program.Spec{
 		Args: []string{
 			r.place.tools.load, "-p", fmt.Sprint(r.place.port), "-u", fmt.Sprint(count), "-o", fmt.Sprint(first), "-z", fillZone,
 			"-s", "16", "-r", fmt.Sprint(rate), "-d", fmt.Sprint(float64(count) / float64(rate)),

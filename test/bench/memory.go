@@ -86,7 +86,7 @@ func (s *session) memoryOf(d *server) (m memory, err error) {
 
 // fill asks for each of the entries once.
 func fill(r *running, entries int) (l load, err error) {
-	out, err := runClient(program.Spec{
+	out, err := program.Run(program.Spec{
 		Args: []string{
 			r.place.tools.load, "-p", fmt.Sprint(r.place.port), "-u", fmt.Sprint(entries), "-z", fillZone,
 			"-s", "16", "-w", "8", "-d", "120",

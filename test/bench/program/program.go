@@ -4,6 +4,7 @@
 package program
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -51,10 +52,37 @@ func (s Spec) Command() *exec.Cmd {
 	cmd := exec.Command(argv[0], argv[1:]...) //nolint:gosec // programs under test, from our own lists
 	cmd.Env = append(os.Environ(), s.Env...)
 	cmd.Dir = s.Dir
-	// A group of its own, so that what it starts ends with it; and it ends with
-	// us, however we end.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	// A session of its own, so that what it starts ends with it and its niceness
+	// counts; and it ends with us, however we end.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	return cmd
+}
+
+// begin starts a command of ours. Where the kernel groups processes by session
+// for scheduling, niceness counts within the session only and the session has
+// one of its own.
+func begin(cmd *exec.Cmd) error {
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	// Not there on every kernel, and only root's to set.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/autogroup", cmd.Process.Pid), []byte(niceness), 0)
+	return nil
+}
+
+// Run runs a program to its end and returns what it printed.
+func Run(s Spec) ([]byte, error) {
+	cmd := s.Command()
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	err := begin(cmd)
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", s.Args[0], err, bytes.TrimSpace(stderr.Bytes()))
+	}
+	return out.Bytes(), nil
 }
 
 // Process is a program that runs.
@@ -77,7 +105,7 @@ func Start(s Spec) (*Process, error) {
 	defer log.Close()
 	cmd := s.Command()
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	if err := begin(cmd); err != nil {
 		return nil, fmt.Errorf("%s: %w", s.Args[0], err)
 	}
 	p := &Process{cmd: cmd, log: s.Log, exited: make(chan struct{})}
