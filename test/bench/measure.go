@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"firebreakdns.io/firebreak/test/bench/machine"
 	"firebreakdns.io/firebreak/test/bench/program"
 )
 
@@ -32,7 +33,7 @@ func settle(r *running, w *work, length time.Duration, run int) error {
 
 // measure puts one load on a running server.
 func measure(w *work, r *running, upstream string, length time.Duration, round, run int) (m measured, err error) {
-	m = measured{Round: round, Server: r.name, Work: w.name, Load: machineLoad()}
+	m = measured{Round: round, Server: r.name, Work: w.name, Load: machine.Load()}
 	if err := settle(r, w, length, run); err != nil {
 		return m, err
 	}

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"firebreakdns.io/firebreak/test/bench/chart"
@@ -104,19 +102,4 @@ func picture(r *result) []byte {
 	}
 	footnote := "One CPU for the server, another for the load; medians of " + fmt.Sprint(r.Rounds) + " interleaved rounds. " + r.Machine.String()
 	return chart.Bars("What a cached answer costs", footnote, panels)
-}
-
-// writePage puts text between a page's markers of that name.
-func writePage(path, name, text string) error {
-	b, err := os.ReadFile(path) //nolint:gosec // the caller's own file
-	if err != nil {
-		return err
-	}
-	begin, end := "<!-- "+name+": begin -->\n", "<!-- "+name+": end -->"
-	head, rest, ok := strings.Cut(string(b), begin)
-	_, tail, also := strings.Cut(rest, end)
-	if !ok || !also {
-		return errors.New(path + " has no place for figures: it wants the lines " + strings.TrimSpace(begin) + " and " + end)
-	}
-	return os.WriteFile(path, []byte(head+begin+text+end+tail), 0o644) //nolint:gosec // to be read
 }

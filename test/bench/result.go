@@ -4,21 +4,23 @@ import (
 	"encoding/json"
 	"os"
 	"time"
+
+	"firebreakdns.io/firebreak/test/bench/machine"
 )
 
 // result is what bench.json holds.
 type result struct {
-	Machine machine      `json:"machine"`
-	Begun   time.Time    `json:"begun"`
-	Took    float64      `json:"tookSeconds"`
-	Rounds  int          `json:"rounds"`
-	Length  float64      `json:"lengthSeconds"`
-	Servers []serverInfo `json:"servers"`
-	Figures []figure     `json:"figures"`
-	Memory  []memory     `json:"memory,omitempty"`
-	Cold    *cold        `json:"coldStart,omitempty"`
-	Claims  []claimed    `json:"claims"`
-	Runs    []measured   `json:"runs"`
+	Machine machine.Machine `json:"machine"`
+	Begun   time.Time       `json:"begun"`
+	Took    float64         `json:"tookSeconds"`
+	Rounds  int             `json:"rounds"`
+	Length  float64         `json:"lengthSeconds"`
+	Servers []serverInfo    `json:"servers"`
+	Figures []figure        `json:"figures"`
+	Memory  []memory        `json:"memory,omitempty"`
+	Cold    *cold           `json:"coldStart,omitempty"`
+	Claims  []claimed       `json:"claims"`
+	Runs    []measured      `json:"runs"`
 	// Failures are runs that gave no figure, and why.
 	Failures []string `json:"failures,omitempty"`
 }

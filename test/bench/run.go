@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"firebreakdns.io/firebreak/test/bench/document"
+	"firebreakdns.io/firebreak/test/bench/machine"
 	"firebreakdns.io/firebreak/test/bench/program"
 )
 
@@ -39,7 +41,7 @@ func run(o *options, stdout, progress io.Writer, stop <-chan struct{}) (failed i
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(t.dir)) }()
 	s := &session{options: o, tools: t, progress: progress, stop: stop}
-	s.result = &result{Machine: thisMachine(), Begun: time.Now().UTC().Truncate(time.Second), Rounds: o.rounds, Length: o.length.Seconds()}
+	s.result = &result{Machine: machine.This(), Begun: time.Now().UTC().Truncate(time.Second), Rounds: o.rounds, Length: o.length.Seconds()}
 	s.takeStock()
 	if s.upstream, err = program.FreePort(); err != nil {
 		return 0, err
@@ -177,7 +179,7 @@ func (s *session) report(stdout io.Writer) (failed int, err error) {
 	}
 	fmt.Fprintf(stdout, "\nWritten: %s and %s\n", filepath.Join(s.out, "bench.json"), filepath.Join(s.out, "bench.svg"))
 	if s.docs != "" {
-		if err := writePage(s.docs, "bench", page(s.result)); err != nil {
+		if err := document.Write(s.docs, "bench", page(s.result)); err != nil {
 			return 0, err
 		}
 		if err := os.WriteFile(filepath.Join(filepath.Dir(s.docs), pictureName), picture, 0o644); err != nil { //nolint:gosec // to be read

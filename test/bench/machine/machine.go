@@ -1,4 +1,5 @@
-package main
+// Package machine says on what a measurement was made.
+package machine
 
 import (
 	"fmt"
@@ -10,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine on which a run was made: figures of two machines do not compare.
-type machine struct {
+// Machine on which a run was made: figures of two machines do not compare.
+type Machine struct {
 	CPU    string  `json:"cpu"`
 	CPUs   int     `json:"cpus"`
 	Kernel string  `json:"kernel"`
@@ -19,8 +20,9 @@ type machine struct {
 	Load   float64 `json:"load1"` // at the start; above 0.5 something else runs as well
 }
 
-func thisMachine() machine {
-	m := machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: "unknown", Load: machineLoad()}
+// This machine, as it is now.
+func This() Machine {
+	m := Machine{CPUs: runtime.NumCPU(), Go: runtime.Version(), CPU: "unknown", Load: Load()}
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
 		for line := range strings.Lines(string(b)) {
 			if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
@@ -36,8 +38,8 @@ func thisMachine() machine {
 	return m
 }
 
-// machineLoad is the one-minute load average.
-func machineLoad() float64 {
+// Load is the one-minute load average.
+func Load() float64 {
 	b, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return 0
@@ -50,6 +52,6 @@ func machineLoad() float64 {
 	return v
 }
 
-func (m machine) String() string {
+func (m Machine) String() string {
 	return fmt.Sprintf("%d × %s, Linux %s, %s", m.CPUs, m.CPU, m.Kernel, m.Go)
 }
