@@ -47,7 +47,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.DurationVar(&o.Before, "before", 20*time.Second, "time before the failure")
 	flags.DurationVar(&o.During, "during", 50*time.Second, "time that the dead server is still in the Service")
 	flags.DurationVar(&o.After, "after", 40*time.Second, "time after it is taken out")
-	flags.IntVar(&o.Capacity, "capacity", 500, "queries a second that one server can answer")
+	flags.IntVar(&o.Capacity, "capacity", 1000, "queries a second that one server can answer")
 	flags.IntVar(&o.Queue, "queue", 256, "queries that wait at one server; what comes on top is dropped, as by a socket's buffer")
 	flags.Float64Var(&o.Use, "use", 0.6, "share of all servers' capacity that clients need who ask them directly")
 	flags.IntVar(&o.Pods, "pods", 60, "clients, each with an address")

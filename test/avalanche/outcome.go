@@ -42,6 +42,7 @@ type phase struct {
 	Lookups int     `json:"lookups"`
 	P50     float64 `json:"p50Ms"`
 	P99     float64 `json:"p99Ms"`
+	Worst   float64 `json:"worstMs"`
 	Failed  float64 `json:"failedShare"`
 	// Asked is how many queries reached the servers, the dead one included, for
 	// each question that an application had.
@@ -71,7 +72,8 @@ func (t *trial) outcome(all []lookedUp, tallies []map[int64]tally, lost [2]int) 
 	warm := t.Warm.Seconds()
 	fails := warm + t.Before.Seconds()
 	out := fails + t.During.Seconds()
-	w.Before = t.phase("before", all, tallies, warm, fails, 0)
+	// A lookup of the last second before may still be going on when the server dies.
+	w.Before = t.phase("before", all, tallies, warm, fails-1, 0)
 	w.During = t.phase("during", all, tallies, fails, out, lost[0])
 	w.After = t.phase("after", all, tallies, out, t.total().Seconds(), lost[1]-lost[0])
 	w.Phases = []phase{w.Before, w.During, w.After}
@@ -107,6 +109,7 @@ func (t *trial) phase(name string, all []lookedUp, tallies []map[int64]tally, fr
 	p.Lookups = len(took)
 	p.P50, _ = stats.Percentile(took, 0.5)
 	p.P99, _ = stats.Percentile(took, 0.99)
+	p.Worst, _ = stats.Percentile(took, 1)
 	arrived, survivors, dropped, n := lost, 0.0, 0.0, 0
 	for sec := t.begin.Unix() + int64(math.Ceil(from)); sec < t.begin.Unix()+int64(to); sec++ {
 		sum := 0.0

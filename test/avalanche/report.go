@@ -63,10 +63,10 @@ func text(r *result) string {
 	}
 	b.WriteString("\n")
 	t := tabwriter.NewWriter(&b, 2, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(t, "way\tphase\tlookups\tP50 ms\tP99 ms\tfailed\tqueries/question\tsurvivors' load\tworst second\tdropped\t\n")
+	fmt.Fprint(t, "way\tphase\tlookups\tP50 ms\tP99 ms\tworst ms\tfailed\tqueries/question\tsurvivors' load\tworst second\tdropped\t\n")
 	for _, w := range r.Ways {
 		for _, p := range w.Phases {
-			fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%.1f\t%.2f %%\t%.2f\t%.0f %%\t%.0f %%\t%.1f %%\t\n", w.Way, p.Name, p.Lookups, p.P50, p.P99, 100*p.Failed, p.Asked, 100*p.Load, 100*p.Peak, 100*p.Dropped)
+			fmt.Fprintf(t, "%s\t%s\t%d\t%.1f\t%.1f\t%.0f\t%.2f %%\t%.2f\t%.0f %%\t%.0f %%\t%.1f %%\t\n", w.Way, p.Name, p.Lookups, p.P50, p.P99, p.Worst, 100*p.Failed, p.Asked, 100*p.Load, 100*p.Peak, 100*p.Dropped)
 		}
 	}
 	_ = t.Flush() // into memory
@@ -94,11 +94,11 @@ func page(r *result) string {
 	if c := r.caution(); c != "" {
 		fmt.Fprintf(&b, "**%s**\n", c)
 	}
-	b.WriteString("\n| | | lookups | P50 ms | P99 ms | failed | queries per question at the servers | survivors' load | in the worst second | dropped there |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("\n| | | lookups | P50 ms | P99 ms | worst ms | failed | queries per question at the servers | survivors' load | in the worst second | dropped there |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range r.Ways {
 		title := w.Title
 		for _, p := range w.Phases {
-			fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %.1f | %.2f %% | %.2f | %.0f %% | %.0f %% | %.1f %% |\n", title, p.Name, p.Lookups, p.P50, p.P99, 100*p.Failed, p.Asked, 100*p.Load, 100*p.Peak, 100*p.Dropped)
+			fmt.Fprintf(&b, "| %s | %s | %d | %.1f | %.1f | %.0f | %.2f %% | %.2f | %.0f %% | %.0f %% | %.1f %% |\n", title, p.Name, p.Lookups, p.P50, p.P99, p.Worst, 100*p.Failed, p.Asked, 100*p.Load, 100*p.Peak, 100*p.Dropped)
 			title = ""
 		}
 	}

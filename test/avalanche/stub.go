@@ -71,7 +71,8 @@ type exchange struct {
 	sent int
 }
 
-// step asks for one name, so many times, and returns the better of the two replies.
+// step asks for one name, at most so many times, and returns the better of the
+// two replies.
 func (s *stub) step(ctx context.Context, name string) (reply, int) {
 	e := &exchange{}
 	for i, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
@@ -87,7 +88,7 @@ func (s *stub) step(ctx context.Context, name string) (reply, int) {
 			c.Close()
 		}
 	}()
-	single := false
+	single, failed := false, false
 	for range attempts {
 		if c == nil {
 			var err error
@@ -95,42 +96,44 @@ func (s *stub) step(ctx context.Context, name string) (reply, int) {
 				return silent, e.sent
 			}
 		}
-		s.attempt(ctx, c, e, single)
-		answered := 0
-		for _, g := range e.got {
-			if g >= absent {
-				answered++
-			}
-		}
-		if answered == 2 {
-			return max(e.got[0], e.got[1]), e.sent
-		}
-		if ctx.Err() != nil {
+		failed = s.attempt(ctx, c, e, single)
+		answered := e.answered()
+		if answered == 2 || ctx.Err() != nil {
 			break
 		}
-		if failed := e.got[0] == refused || e.got[1] == refused; failed || answered == 1 {
+		if failed || answered == 1 {
 			c.Close()
 			c = nil
-			single = single || !failed
+			single = single || answered == 1
 		}
-		if answered == 1 {
-			continue
-		}
-		e.got = [2]reply{}
 	}
-	// One answer of two, in the end: glibc uses what it has.
-	if best := max(e.got[0], e.got[1]); best >= absent {
+	switch best := max(e.got[0], e.got[1]); {
+	case best >= absent: // one answer of two, even: glibc uses what it has
 		return best, e.sent
+	case failed:
+		return refused, e.sent
 	}
-	return min(max(e.got[0], e.got[1]), refused), e.sent
+	return silent, e.sent
 }
 
-// attempt sends what is not answered yet and waits for it.
-func (s *stub) attempt(ctx context.Context, c *net.UDPConn, e *exchange, single bool) {
+// answered is how many of the two questions have an answer.
+func (e *exchange) answered() (n int) {
+	for _, g := range e.got {
+		if g >= absent {
+			n++
+		}
+	}
+	return n
+}
+
+// attempt sends what is not answered yet and waits for it. It says whether the
+// server answered with an error.
+func (s *stub) attempt(ctx context.Context, c *net.UDPConn, e *exchange, single bool) (failed bool) {
 	for i := range e.wire {
 		if e.got[i] >= absent {
 			continue
 		}
+		e.got[i] = silent
 		if _, err := c.Write(e.wire[i]); err != nil {
 			continue
 		}
@@ -142,6 +145,7 @@ func (s *stub) attempt(ctx context.Context, c *net.UDPConn, e *exchange, single 
 	if !single {
 		s.wait(ctx, c, e, -1)
 	}
+	return e.got[0] == refused || e.got[1] == refused
 }
 
 // wait reads until the question with this index is answered (-1: both), one of

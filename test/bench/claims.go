@@ -23,7 +23,7 @@ var claims = []claim{
 	{"CPU per cached answer at 5,000 a second, to the C floor", 1.5, cpuRatio("5k", cFloor, "5k")},
 	{"CPU per cached answer at 5,000 a second, to NodeLocal's Corefile", 1.0 / 3, cpuRatio("5k", "nodelocal", "5k")},
 	{"CPU per answer with two workers at 100,000 a second, to one worker", 1.5, cpuRatio("100k-2", "ours", "100k")},
-	{"CPU per cached answer with clients and drill, to without", 1.1, cpuRatio("peak", "ours-bare", "peak")},
+	{"CPU per cached answer with clients and drill, to without", 1.1, cpuRatio("pairs", "ours-bare", "pairs")},
 	{"CPU per miss, to stock CoreDNS", 1, cpuRatio("miss", "coredns", "miss")},
 	{"CPU per answer over TCP, to stock CoreDNS", 1, cpuRatio("tcp", "coredns", "tcp")},
 	{"CPU per answer over TLS, to stock CoreDNS", 1, cpuRatio("tls", "coredns", "tls")},

@@ -34,6 +34,7 @@ func (s *session) coldOf(d *server) (c cold, err error) {
 		return c, err
 	}
 	c.Empty = r.started.Seconds()
+	p.port = r.place.port // where a server listens is part of what it is
 	for range 2 {
 		if _, err := fill(r, s.entries); err != nil {
 			r.stop()

@@ -17,7 +17,7 @@ import (
 // process has more than before.
 func (s *session) measureMemory() error {
 	for _, d := range s.present {
-		if d.kind == floorKind || d.name == "nodelocal" { // nodelocal's is coredns's cache, of a fixed size
+		if d.kind == floorKind || d.variant || d.name == "nodelocal" { // nodelocal's is coredns's cache, of a fixed size
 			continue
 		}
 		select {
@@ -44,9 +44,11 @@ func (s *session) memoryOf(d *server) (m memory, err error) {
 		return m, err
 	}
 	defer r.stop()
-	// Buffers and pools first, so that they are not taken for entries.
-	if _, err := apply(workNamed("peak"), r, 500*time.Millisecond, 0); err != nil {
-		return m, err
+	// Buffers and pools first, those for misses too, so that they are not taken for entries.
+	for _, w := range []string{"peak", "miss"} {
+		if _, err := apply(workNamed(w), r, 500*time.Millisecond, 0); err != nil {
+			return m, err
+		}
 	}
 	empty, err := residentOf(r, goProgram)
 	if err != nil {
@@ -130,7 +132,7 @@ func residentOf(r *running, goProgram bool) (m resident, err error) {
 			return m, err
 		}
 	}
-	now, err := r.rss()
+	now, err := r.processes[0].Anonymous()
 	if err != nil {
 		return m, err
 	}

@@ -42,9 +42,9 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		flags.PrintDefaults()
 		fmt.Fprintf(stderr, "\nServers: %s\nWorks:   %s\n", strings.Join(serverNames(), ", "), strings.Join(workNames(), ", "))
 	}
-	servers := flags.String("servers", "", "servers, with commas; ours-bare only if named (default all but that)")
+	servers := flags.String("servers", "", "servers, with commas (default all)")
 	works := flags.String("works", "", "kinds of load, with commas (default all)")
-	quick := flags.Bool("quick", false, "a look: one round of a second, small caches; no figures to quote")
+	quick := flags.Bool("quick", false, "a look: one round of a second, small caches, where nothing else is said; no figures to quote")
 	flags.IntVar(&o.rounds, "rounds", 5, "rounds: medians are of as many figures")
 	flags.DurationVar(&o.length, "length", 3*time.Second, "how long each load runs")
 	flags.IntVar(&o.entries, "entries", 100_000, "entries for the memory of a cache and for the cold start")
@@ -60,13 +60,21 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 		return nil, complain(stderr, fmt.Errorf("%q: there are only options; -help lists them", flags.Arg(0)))
 	}
 	if *quick {
-		o.rounds, o.length, o.entries = 1, time.Second, 10_000
+		given := map[string]bool{}
+		flags.Visit(func(f *flag.Flag) { given[f.Name] = true })
+		for name, value := range map[string]string{"rounds": "1", "length": "1s", "entries": "10000"} {
+			if !given[name] {
+				if err := flags.Set(name, value); err != nil {
+					return nil, err
+				}
+			}
+		}
 	}
 	var err error
-	if o.servers, err = chosen("server", *servers, serverNames(), onlyIfNamed); err != nil {
+	if o.servers, err = chosen("server", *servers, serverNames()); err != nil {
 		return nil, complain(stderr, err)
 	}
-	if o.works, err = chosen("work", *works, workNames(), nil); err != nil {
+	if o.works, err = chosen("work", *works, workNames()); err != nil {
 		return nil, complain(stderr, err)
 	}
 	switch {
@@ -88,10 +96,10 @@ func complain(stderr io.Writer, err error) error {
 	return err
 }
 
-// chosen are the words of a list, in the order of all; without a list, all but some.
-func chosen(what, list string, all, except []string) ([]string, error) {
+// chosen are the words of a list, in the order of all; without a list, all.
+func chosen(what, list string, all []string) ([]string, error) {
 	if list == "" {
-		return slices.DeleteFunc(slices.Clone(all), func(n string) bool { return slices.Contains(except, n) }), nil
+		return all, nil
 	}
 	words := strings.Split(list, ",")
 	for _, w := range words {

@@ -86,10 +86,11 @@ func (s *session) takeStock() {
 	}
 }
 
-func (s *session) chosenWorks(workers int, secure bool) (chosen []*work) {
+// chosenWorks are the loads of the common rounds that a server of this kind gets.
+func (s *session) chosenWorks(d *server, workers int, secure bool) (chosen []*work) {
 	for i := range works {
 		w := &works[i]
-		if w.workers != workers || w.secure != secure || !slices.Contains(s.works, w.name) {
+		if w.times > 0 || w.workers != workers || w.secure != secure || w.streams && !d.streams || !slices.Contains(s.works, w.name) {
 			continue
 		}
 		if w.client == dnsperfClient && !haveDnsperf() {
@@ -105,11 +106,28 @@ func (s *session) measureAll() error {
 		// Another one first each time: who follows whom shall not matter.
 		for i := range s.present {
 			d := s.present[(i+round-1)%len(s.present)]
+			if d.variant {
+				continue
+			}
 			for _, workers := range []int{1, 2} {
 				for _, secure := range []bool{false, true} {
-					if err := s.measureServer(round, d, workers, secure); err != nil {
+					if err := s.measureServer(round, d, workers, s.chosenWorks(d, workers, secure)); err != nil {
 						return err
 					}
+				}
+			}
+		}
+	}
+	for i := range works {
+		w := &works[i]
+		if w.times == 0 || !slices.Contains(s.works, w.name) {
+			continue
+		}
+		among := slices.DeleteFunc(slices.Clone(s.present), func(d *server) bool { return !slices.Contains(w.only, d.name) })
+		for round := 1; round <= w.times*s.rounds; round++ {
+			for k := range among {
+				if err := s.measureServer(round, among[(k+round-1)%len(among)], w.workers, []*work{w}); err != nil {
+					return err
 				}
 			}
 		}
@@ -125,13 +143,12 @@ func (s *session) measureAll() error {
 	return nil
 }
 
-// measureServer starts a server and puts on it every load that it is for.
-func (s *session) measureServer(round int, d *server, workers int, secure bool) error {
-	chosen := slices.DeleteFunc(s.chosenWorks(workers, secure), func(w *work) bool { return w.streams && !d.streams })
+// measureServer starts a server and puts one load after the other on it.
+func (s *session) measureServer(round int, d *server, workers int, chosen []*work) error {
 	if len(chosen) == 0 || d.most > 0 && workers > d.most {
 		return nil
 	}
-	r, err := start(d, s.tools, place{workers: workers, upstream: s.upstream, secure: secure}, probe)
+	r, err := start(d, s.tools, place{workers: workers, upstream: s.upstream, secure: chosen[0].secure}, probe)
 	if err != nil {
 		s.fail(round, d, "start", err)
 		return nil
@@ -152,7 +169,7 @@ func (s *session) measureServer(round int, d *server, workers int, secure bool) 
 			continue
 		}
 		s.result.Runs = append(s.result.Runs, m)
-		fmt.Fprintf(s.progress, "%d/%d %-14s %-8s %7.2f us  %9.0f/s  busy %3.0f %%  lost %d\n", round, s.rounds, d.name, w.name, m.CPU, m.Rate, 100*m.Busy, m.Lost)
+		fmt.Fprintf(s.progress, "%d %-14s %-8s %7.2f us  %9.0f/s  busy %3.0f %%  lost %d\n", round, d.name, w.name, m.CPU, m.Rate, 100*m.Busy, m.Lost)
 	}
 	return nil
 }

@@ -31,8 +31,10 @@ func start(s *server, t *tools, p place, probe string) (*running, error) {
 		return nil, err
 	}
 	p.dir, p.tools = dir, t
-	if p.port, err = program.FreePort(); err != nil {
-		return nil, err
+	if p.port == 0 {
+		if p.port, err = program.FreePort(); err != nil {
+			return nil, err
+		}
 	}
 	if p.extra, err = program.FreePort(); err != nil {
 		return nil, err

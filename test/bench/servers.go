@@ -14,7 +14,7 @@ import (
 type place struct {
 	dir      string // its own, empty
 	tools    *tools
-	port     int // of its DNS service on 127.0.0.1
+	port     int // of its DNS service on 127.0.0.1; 0: any
 	extra    int // another, for metrics or the like
 	upstream int
 	workers  int
@@ -39,6 +39,7 @@ type server struct {
 	version     []string
 	most        int  // workers; 0: any number
 	streams     bool // also measured on TCP, TLS and misses
+	variant     bool // answers one question; not measured beside the others
 	// needs are plugins that the build must have, for those of the Corefile kind.
 	needs []string
 	// processes are what has to run.
@@ -58,9 +59,6 @@ const (
 // servers in the order of the table.
 var servers = slices.Concat(floors, ours, stock, debian)
 
-// onlyIfNamed are measured on request: variations that answer one question.
-var onlyIfNamed = []string{"ours-bare"}
-
 var ours = []server{
 	{
 		name: "ours", title: "Firebreak node cache", kind: oursKind, streams: true,
@@ -70,7 +68,7 @@ var ours = []server{
 		}),
 	},
 	{
-		name: "ours-bare", title: "Firebreak node cache without clients and drill", kind: oursKind,
+		name: "ours-bare", title: "Firebreak node cache without clients and drill", kind: oursKind, variant: true,
 		needs: []string{"nodecache", "hedge"},
 		processes: corefile(func(p *place) string {
 			return ". {\n" + where(p) + "    errors\n    " + prometheus(p) + nodecache(p) + fmt.Sprintf("    hedge . 127.0.0.1:%d\n}\n", p.upstream)

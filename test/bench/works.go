@@ -11,6 +11,10 @@ type work struct {
 	fresh       bool // each name once: a miss
 	secure      bool
 	streams     bool // only for servers that are measured there
+	// only these servers, and so many times as many rounds, of their own: what lies
+	// close together needs more of them.
+	only  []string
+	times int
 }
 
 // client that makes the load.
@@ -34,6 +38,8 @@ var works = []work{
 	{name: "dnsperf", title: "dnsperf", workers: 1, client: dnsperfClient, window: 64, sockets: 16},
 	{name: "100k-2", title: "100,000 a second, two workers", workers: 2, client: udpClient, rate: 100_000, sockets: 16},
 	{name: "peak-2", title: "as fast as it can, two workers", workers: 2, client: udpClient, window: 64, sockets: 16},
+	// What clients and drill cost.
+	{name: "pairs", title: "with clients and drill, and without", workers: 1, client: udpClient, window: 64, sockets: 16, only: []string{"ours", "ours-bare"}, times: 3},
 	// The slow way: what does not come from the cache, or not over UDP.
 	{name: "miss", title: "misses", workers: 1, client: udpClient, window: 8, sockets: 16, fresh: true, streams: true},
 	{name: "tcp", title: "TCP, cached", workers: 1, client: streamClient, window: 16, sockets: 16, streams: true},
