@@ -30,7 +30,8 @@ type wayResult struct {
 	Clients int `json:"clients"`
 	Hurt    int `json:"clientsHurt"`
 	// Recovered is how long after the failure the last second began in which a
-	// lookup failed or P99 was above twice of before; -1: it had not by the end.
+	// lookup failed or P99 was above twice the worst second's before; -1: it had
+	// not by the end.
 	Recovered float64  `json:"recoveredSeconds"`
 	Seconds   []second `json:"seconds"`
 }
@@ -63,7 +64,7 @@ type second struct {
 }
 
 // calm is the P99 in milliseconds below which twice of it is noise.
-const calm = 5
+const calm = 5.0
 
 // outcome of a way from what clients and servers wrote down. lost is what was
 // sent to the dead server until it was taken out, and until the end.
@@ -85,7 +86,11 @@ func (t *trial) outcome(all []lookedUp, tallies []map[int64]tally, lost [2]int) 
 	}
 	w.Hurt = len(hurt)
 	w.Seconds = seconds(all, warm, t.total().Seconds())
-	w.Recovered = recovered(w.Seconds, fails-warm, 2*max(w.Before.P99, calm))
+	usual := calm
+	for _, s := range w.Seconds[:int(fails-warm)-1] {
+		usual = max(usual, s.P99)
+	}
+	w.Recovered = recovered(w.Seconds, fails-warm, 2*usual)
 	return w
 }
 

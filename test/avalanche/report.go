@@ -94,6 +94,7 @@ func page(r *result) string {
 	if c := r.caution(); c != "" {
 		fmt.Fprintf(&b, "**%s**\n", c)
 	}
+	fmt.Fprintf(&b, "\n![P99 of lookups over time while one of four servers is dead, by the way in which clients ask](%s)\n", pictureName)
 	b.WriteString("\n| | | lookups | P50 ms | P99 ms | worst ms | failed | queries per question at the servers | survivors' load | in the worst second | dropped there |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, w := range r.Ways {
 		title := w.Title

@@ -74,13 +74,9 @@ type exchange struct {
 // step asks for one name, at most so many times, and returns the better of the
 // two replies.
 func (s *stub) step(ctx context.Context, name string) (reply, int) {
-	e := &exchange{}
-	for i, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
-		b, err := new(dns.Msg).SetQuestion(name, qtype).Pack()
-		if err != nil {
-			return refused, e.sent
-		}
-		e.wire[i] = b
+	e, err := newExchange(name, dns.Id())
+	if err != nil {
+		return refused, 0
 	}
 	var c *net.UDPConn
 	defer func() {
@@ -91,7 +87,6 @@ func (s *stub) step(ctx context.Context, name string) (reply, int) {
 	single, failed := false, false
 	for range attempts {
 		if c == nil {
-			var err error
 			if c, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(s.local, 0)), net.UDPAddrFromAddrPort(s.server)); err != nil {
 				return silent, e.sent
 			}
@@ -114,6 +109,22 @@ func (s *stub) step(ctx context.Context, name string) (reply, int) {
 		return refused, e.sent
 	}
 	return silent, e.sent
+}
+
+// newExchange has the questions for a name. Their IDs differ, as glibc sees to,
+// because it tells the answers apart by them.
+func newExchange(name string, id uint16) (*exchange, error) {
+	e := &exchange{}
+	for i, qtype := range []uint16{dns.TypeA, dns.TypeAAAA} {
+		m := new(dns.Msg).SetQuestion(name, qtype)
+		m.Id = id + uint16(i) //nolint:gosec // 0 or 1; it may wrap
+		b, err := m.Pack()
+		if err != nil {
+			return nil, err
+		}
+		e.wire[i] = b
+	}
+	return e, nil
 }
 
 // answered is how many of the two questions have an answer.

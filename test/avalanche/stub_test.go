@@ -95,6 +95,21 @@ func TestStubAsksASilentServerTwiceFromOnePort(t *testing.T) {
 	}
 }
 
+func TestExchangeTellsAnswersApart(t *testing.T) {
+	e, err := newExchange("a.example.", 65535)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, q := range e.wire {
+		if got := e.match(zoneAnswer(q, make([]byte, 0, 512))); got != i {
+			t.Errorf("The answer to question %d is taken for that to %d", i, got)
+		}
+	}
+	if got := e.match(e.wire[0]); got != -1 {
+		t.Errorf("A query is taken for the answer to %d", got)
+	}
+}
+
 // Half an answer: from a new socket, and only what is missing.
 func TestStubAsksForTheMissingHalf(t *testing.T) {
 	s, seen := fake(t, func(n int, q saw) int {

@@ -17,6 +17,7 @@ func page(r *result) string {
 	if w := caution(r); w != "" {
 		fmt.Fprintf(&b, "**%s**\n", w)
 	}
+	fmt.Fprintf(&b, "\n![What a cached answer costs in microseconds of CPU, server by server](%s)\n", pictureName)
 	b.WriteString("\n| what has to hold | figure | at most | |\n|---|---|---|---|\n")
 	for _, c := range r.Claims {
 		fmt.Fprintf(&b, "| %s | %s | %.2f | %s |\n", c.Text, orDash(c.Value, "%.2f"), c.Most, c.Verdict)
