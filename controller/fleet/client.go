@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 )
 
 // Bounds on what a server may answer, in bytes. They are far above what a
@@ -70,9 +71,9 @@ func (c *Client) Close() { c.close() }
 // State is what the server is and does, with the times on our clock at which it
 // was asked and answered.
 func (c *Client) State(ctx context.Context) (s protocol.State, asked, answered time.Time, err error) {
-	asked = time.Now()
+	asked = steady.Now()
 	err = c.get(ctx, protocol.PathState, maxSmall, &s)
-	return s, asked, time.Now(), err
+	return s, asked, steady.Now(), err
 }
 
 // Stats are the server's counters.

@@ -242,6 +242,29 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// What the docs show is taken as it stands there.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "standalone.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks []string
+	for _, part := range strings.Split(string(text), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(part, "```")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) < 2 {
+		t.Fatalf("%d examples", len(blocks))
+	}
+	c, err := Parse("docs/standalone.md", []byte(strings.Join(blocks, "")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Schedules) != 2 || !c.Drills.Enabled {
+		t.Errorf("%+v", c.File)
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add(small)
 	f.Add(full)

@@ -14,6 +14,7 @@ import (
 	"firebreakdns.io/firebreak/controller/run"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/mtls"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/version"
 )
 
@@ -263,7 +264,7 @@ func (f *Fleet) Do(ctx context.Context, a run.Action) run.Result {
 		defer cancel()
 		out.Drill, err = s.do(ctx, a)
 	}
-	out.At = time.Now()
+	out.At = steady.Now()
 	if err != nil {
 		out.Error = err.Error()
 		if p, ok := err.(*protocol.Problem); ok {

@@ -10,6 +10,7 @@ import (
 
 	"firebreakdns.io/firebreak/controller/run"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 )
 
 // Deadlines of calls.
@@ -46,7 +47,7 @@ type server struct {
 
 func newServer(c ServerConfig, client *Client, before *server) *server {
 	s := &server{
-		config: c, client: client, since: time.Now(), err: "not asked yet",
+		config: c, client: client, since: steady.Now(), err: "not asked yet",
 		ready: &http.Client{Timeout: readyTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	if before != nil {
@@ -78,7 +79,7 @@ func (s *server) look(ctx context.Context, q Question, token string) (before, af
 		if probed != nil {
 			s.probe = probed.Error()
 		} else {
-			s.probed = time.Now()
+			s.probed = steady.Now()
 		}
 	}
 	return before, s.err

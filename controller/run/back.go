@@ -37,7 +37,6 @@ func (r *Run) advanceBack(o *Observation, now time.Time) []Action {
 func (r *Run) ended(t *ServerFacts, now time.Time) bool {
 	if r.Ended.IsZero() && t != nil && t.Heard && t.State.BootID != r.drilled().BootID {
 		r.Ended = now
-		r.drilled().Listening, r.drilled().Error = false, "its process is another one"
 	}
 	return !r.Ended.IsZero()
 }
@@ -82,7 +81,7 @@ func (r *Run) advanceRecording(now time.Time) []Action {
 	for _, p := range r.Peers {
 		missing = missing || p.Listening && p.Part == nil
 	}
-	if missing && now.Before(r.tailEnds().Add(time.Duration(r.Spec.Timings.RetrySeconds)*time.Second)) {
+	if missing && now.Before(latest(r.tailEnds(), r.Since).Add(time.Duration(r.Spec.Timings.RetrySeconds)*time.Second)) {
 		return nil
 	}
 	r.judge()

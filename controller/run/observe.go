@@ -56,30 +56,46 @@ func (r *Run) out() bool {
 	return !r.Started.IsZero() && (r.Phase == Out || r.Phase == Noticed || r.Phase == Held)
 }
 
-// follow takes in a server's own state: our drill on it, or another process.
+// follow takes in a server's own state: our drill on it, our recording, or that
+// it is another process. What it says of itself counts as much as an answer of
+// its that was lost.
 func (r *Run) follow(p *Peer, t *ServerFacts) {
-	if t.Name == r.Spec.Server && !r.OrderSent.IsZero() && t.State.BootID == p.BootID {
-		if d := t.State.Drill; d != nil && d.ID == r.Spec.ID {
+	if t.State.BootID == p.BootID {
+		if d := t.State.Drill; d != nil && d.ID == r.Spec.ID && t.Name == r.Spec.Server && !r.OrderSent.IsZero() {
 			r.order(*d, p)
 		}
+		if rec := t.State.Recording; rec != nil && rec.Drill == r.Spec.ID && p.Asked && !p.Dropped {
+			p.Listening, p.Replied, p.Error = true, true, ""
+		}
+		return
 	}
-	if t.State.BootID != p.BootID && t.Name != r.Spec.Server {
-		// Its recording went with its process; what it records from now on is late.
-		*p = Peer{BootID: t.State.BootID, Version: t.State.Version, OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr, Records: t.Has(protocol.FeatureRecordings), Replied: p.Replied}
+	if t.Name == r.Spec.Server { // its drill and its recording went with its process
+		p.Listening, p.Error = false, "its process is another one"
+		return
 	}
+	// What it records from now on is late.
+	*p = Peer{BootID: t.State.BootID, Version: t.State.Version, OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr, Records: t.Has(protocol.FeatureRecordings), Replied: p.Replied}
 }
 
-// order takes in what the server says of our drill.
+// order takes in what the server says of our drill. Its moments are corrected
+// anew each time: the measured offset gets better, and after a restart of ours
+// it may be another one altogether.
 func (r *Run) order(d protocol.DrillState, p *Peer) {
 	r.Order = &d
-	if r.Started.IsZero() {
-		r.Started = time.UnixMilli(p.corrected(d.Started.UnixMilli())).UTC()
-		r.EndsAt = r.Started.Add(r.Spec.Duration())
-		r.note(r.Started, "%s took the order (%s)", r.Spec.Server, r.Spec.Mode)
+	started := time.UnixMilli(p.corrected(d.Started.UnixMilli())).UTC()
+	switch by := started.Sub(r.Started); {
+	case r.Started.IsZero():
+		r.note(started, "%s took the order (%s)", r.Spec.Server, r.Spec.Mode)
+	case by.Abs() > clockStep:
+		r.shift(by)
 	}
-	if d.Ended != nil && r.Ended.IsZero() {
-		r.Ended = time.UnixMilli(p.corrected(d.Ended.UnixMilli())).UTC()
-		r.note(r.Ended, "the drill ended on %s (%s)", r.Spec.Server, d.End)
+	r.Started, r.EndsAt = started, started.Add(r.Spec.Duration())
+	if d.Ended != nil {
+		ended := time.UnixMilli(p.corrected(d.Ended.UnixMilli())).UTC()
+		if r.Ended.IsZero() {
+			r.note(ended, "the drill ended on %s (%s)", r.Spec.Server, d.End)
+		}
+		r.Ended = ended
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 )
@@ -32,7 +33,7 @@ func MakePlan(s Spec, f Facts) Plan {
 	p.Spec.ProbeToken = ""
 	p.Allowed = FirstRefusal(p.Checks) == nil
 	seen := targetsSeen(s, &f)
-	elsewhere := answeredElsewhere(&f, s.Server)
+	elsewhere := answeredElsewhere(&f, s.Server, homedWithin)
 	for _, c := range seen {
 		p.Targets = append(p.Targets, PlanClient{
 			Address: c.Address, Name: f.Names[c.Address], LastSeen: c.Last, Queries: c.Queries, SingleHomed: !elsewhere[c.Address],
@@ -49,15 +50,19 @@ func MakePlan(s Spec, f Facts) Plan {
 	return p
 }
 
-// answeredElsewhere are the clients that a server but the named one answered in 7 days.
-func answeredElsewhere(f *Facts, server string) map[string]bool {
+// homedWithin is how far back seen tables count: longer than a week of days off.
+const homedWithin = 7 * 24 * time.Hour
+
+// answeredElsewhere are the clients that a server but the named one has answered,
+// and saw within that time.
+func answeredElsewhere(f *Facts, server string, within time.Duration) map[string]bool {
 	out := map[string]bool{}
 	for i := range f.Servers {
 		if f.Servers[i].Name == server {
 			continue
 		}
 		for _, c := range f.Servers[i].Seen {
-			if c.Answers > 0 {
+			if c.Answers > 0 && f.Now.Sub(c.Last) <= within {
 				out[c.Address] = true
 			}
 		}

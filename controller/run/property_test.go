@@ -35,7 +35,7 @@ func TestWhateverHappens(t *testing.T) {
 			s.pass()
 		}
 		s.start = s.now
-		s.run = New(s.spec, s.now)
+		s.run = New(s.spec, s.clock())
 		faults := rapid.IntRange(0, 4).Draw(t, "faults")
 		at := map[int]bool{}
 		for range faults {
@@ -102,7 +102,7 @@ func (s *sim) throughFile(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	Step(s.run, Observation{Facts: Facts{Now: s.now, Enabled: true}, Results: s.results}, s.now)
+	Step(s.run, Observation{Facts: Facts{Now: s.clock(), Enabled: true}, Results: s.results}, s.clock())
 	if after, _ := json.Marshal(s.run); string(after) != string(before) {
 		t.Fatalf("Step changed the run that it was given:\n%s", cmp.Diff(string(before), string(after)))
 	}
@@ -139,11 +139,8 @@ func (s *sim) fault(t *rapid.T) {
 		v.errs = 20
 	case 12:
 		v.offset = time.Duration(rapid.IntRange(-5, 5).Draw(t, "offset")) * time.Second
-	case 13: // the controller is away
-		for range rapid.IntRange(1, 120).Draw(t, "away") {
-			s.pass()
-		}
-		s.restart = true
+	case 13: // the controller is away, and its clock may be set meanwhile
+		s.away(rapid.IntRange(1, 120).Draw(t, "away"), time.Duration(rapid.IntRange(-3, 3).Draw(t, "set"))*20*time.Minute)
 	case 14:
 		v.latency = 200
 	}

@@ -29,12 +29,15 @@ type Run struct {
 	Checks   []Check   `json:"checks,omitempty"` // the guards at Asking
 
 	// Frozen at Asking.
-	Targets  Targets             `json:"targets"`
-	SeenHour []string            `json:"seenHour,omitempty"` // targets that the server saw in the hour before
-	Peers    map[string]*Peer    `json:"peers,omitempty"`    // every server of the fleet, the drilled one among them
-	Never    Targets             `json:"never"`
-	Names    map[string]string   `json:"names,omitempty"`
-	Before   map[string]Standing `json:"before,omitempty"` // as the servers stood
+	Targets  Targets  `json:"targets"`
+	SeenHour []string `json:"seenHour,omitempty"` // targets that the server saw in the hour before
+	// SeenElsewhere are those of them that another server answered in the minute
+	// before: they ask several servers all along.
+	SeenElsewhere []string            `json:"seenElsewhere,omitempty"`
+	Peers         map[string]*Peer    `json:"peers,omitempty"` // every server of the fleet, the drilled one among them
+	Never         Targets             `json:"never"`
+	Names         map[string]string   `json:"names,omitempty"`
+	Before        map[string]Standing `json:"before,omitempty"` // as the servers stood
 
 	// The outage. MustEndBy is written down before the order is sent: a
 	// controller that finds it here after a restart knows what to put back.

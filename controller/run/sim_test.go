@@ -29,6 +29,8 @@ type sim struct {
 	stop     *StopWish
 	restart  bool
 	results  []Result
+	shift    time.Duration // of the controller's clock, against true time
+	diskFull bool
 	log      []string
 	hash     uint64
 }
@@ -84,6 +86,17 @@ func newSim() *sim {
 		Timings: DefaultTimings, Requested: simStart, ProbeToken: strings.Repeat("0", 32),
 	}
 	return s
+}
+
+// clock is the controller's.
+func (s *sim) clock() time.Time { return s.now.Add(s.shift) }
+
+// seenAt is a moment of true time on the controller's clock.
+func (s *sim) seenAt(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.Add(s.shift)
 }
 
 func (s *sim) server(name string) *simServer {
@@ -237,9 +250,9 @@ func (s *sim) targeted(v *simServer, addr string) bool {
 // observe is what the controller's shell would have seen.
 func (s *sim) observe() Observation {
 	f := s.facts
-	f.Now = s.now
+	f.Now = s.clock()
 	f.Servers = nil
-	needs := s.run.Needs(s.now)
+	needs := s.run.Needs(s.clock())
 	f.WithSeen = needs.Seen
 	if len(f.Resolved.Prefixes) == 0 {
 		f.Resolved = Targets{Everyone: s.spec.Everyone}
@@ -281,7 +294,7 @@ func (s *sim) observe() Observation {
 	}
 	if needs.Monitors {
 		for _, m := range s.spec.Monitors {
-			o.Lookups = append(o.Lookups, Lookup{Name: m.Name, At: s.now, Error: s.monitors[m.Name]})
+			o.Lookups = append(o.Lookups, Lookup{Name: m.Name, At: s.clock(), Error: s.monitors[m.Name]})
 		}
 	}
 	o.Facts = f
@@ -290,8 +303,8 @@ func (s *sim) observe() Observation {
 
 func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 	t := ServerFacts{
-		Name: v.name, DNS: []netip.AddrPort{v.addr}, Heard: v.heard, Since: v.since, OffsetMs: v.offset.Milliseconds(), OffsetErr: v.err,
-		Ready: v.ready, Routed: v.routed, Terminating: v.terminating, Cordoned: v.cordoned, LastAnswer: v.lastAnswer, LastProbe: v.lastProbe,
+		Name: v.name, DNS: []netip.AddrPort{v.addr}, Heard: v.heard, Since: v.since.Add(s.shift), OffsetMs: (v.offset - s.shift).Milliseconds(), OffsetErr: v.err,
+		Ready: v.ready, Routed: v.routed, Terminating: v.terminating, Cordoned: v.cordoned, LastAnswer: s.seenAt(v.lastAnswer), LastProbe: s.seenAt(v.lastProbe),
 	}
 	if v.unprobed {
 		t.ProbeError = "timeout"
@@ -302,7 +315,7 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 	}
 	t.State = protocol.State{BootID: v.bootID(), Version: v.version, Features: v.features, Now: v.clock(s.now),
 		Ready: &protocol.ReadyState{Configured: v.configured, Continuous: v.continuous}}
-	if v.drill != nil {
+	if v.drill != nil && slices.Contains(v.features, protocol.FeatureDrill) {
 		d := *v.drill
 		t.State.Drill = &d
 	}
@@ -312,7 +325,9 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 	}
 	if seen {
 		for _, c := range v.seen {
-			t.Seen = append(t.Seen, *c)
+			one := *c
+			one.First, one.Last = s.seenAt(c.First), s.seenAt(c.Last)
+			t.Seen = append(t.Seen, one)
 		}
 		slices.SortFunc(t.Seen, func(a, b protocol.SeenClient) int { return strings.Compare(a.Address, b.Address) })
 	}
@@ -322,7 +337,12 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 // do carries an action out on the simulated server.
 func (s *sim) do(a Action) {
 	v := s.server(a.Server)
-	res := Result{Kind: a.Kind, Server: a.Server, At: s.now}
+	res := Result{Kind: a.Kind, Server: a.Server, At: s.clock()}
+	if s.diskFull && (a.Kind == ActRecord || a.Kind == ActOrder) { // as the shell has it: what is not on disk is not done
+		res.Error = "not sent: the run cannot be written down"
+		s.results = append(s.results, res)
+		return
+	}
 	problem := func(reason protocol.Reason) {
 		res.Reason, res.Error = reason, "refused with "+string(reason)
 	}
@@ -403,7 +423,7 @@ func (s *sim) step() {
 	before := len(s.run.Timeline)
 	phase := s.run.Phase
 	var actions []Action
-	s.run, actions = Step(s.run, s.observe(), s.now)
+	s.run, actions = Step(s.run, s.observe(), s.clock())
 	s.stop = nil
 	for _, e := range s.run.Timeline[before:] {
 		s.logf("%s", e.What)
@@ -491,7 +511,7 @@ func (s *sim) command(t *testing.T, d *datadriven.TestData) string {
 		return ""
 	case "start":
 		s.start = s.now
-		s.run = New(s.spec, s.now)
+		s.run = New(s.spec, s.clock())
 		s.step()
 		return s.take()
 	case "step":
@@ -500,9 +520,12 @@ func (s *sim) command(t *testing.T, d *datadriven.TestData) string {
 			s.step()
 		}
 		return s.take()
-	case "away": // the controller is away: time passes, nobody looks
+	case "away": // the controller is away: time passes, nobody looks; then another process, maybe on a clock that was set
 		for range int(duration(t, d.CmdArgs[0].Key).Seconds()) {
 			s.pass()
+		}
+		for _, a := range d.CmdArgs[1:] {
+			s.shift += duration(t, a.Vals[0])
 		}
 		s.restart = true
 		return ""

@@ -55,6 +55,7 @@ func Step(r Run, o Observation, now time.Time) (Run, []Action) {
 // restarted: another controller process goes on with this run.
 func (r *Run) restarted(now time.Time) {
 	r.Restarts++
+	r.notInFuture(now)
 	if r.Phase.Final() {
 		return
 	}
@@ -114,8 +115,12 @@ func (r *Run) ask(f *Facts, now time.Time) {
 	r.Targets = f.Resolved
 	r.Never = neverDrilled(f)
 	r.Names = maps.Clone(f.Names)
+	several := answeredElsewhere(f, r.Spec.Server, severalWithin)
 	for _, c := range targetsSeen(r.Spec, f) {
 		r.SeenHour = append(r.SeenHour, c.Address)
+		if several[c.Address] {
+			r.SeenElsewhere = append(r.SeenElsewhere, c.Address)
+		}
 	}
 	r.Peers = map[string]*Peer{}
 	r.Before = map[string]Standing{}
@@ -133,6 +138,10 @@ func (r *Run) ask(f *Facts, now time.Time) {
 	}
 	r.enter(Out, now, "every guard agrees; telling every server to record")
 }
+
+// severalWithin is how lately another server must have answered a client for it
+// to be one that asks several.
+const severalWithin = time.Minute
 
 func (r *Run) refuse(reason Reason, message string, now time.Time) {
 	r.Outcome, r.Reason, r.Message = Refusal, reason, message

@@ -46,7 +46,10 @@ var stopRules = []stopRule{
 		if !o.Facts.Enabled {
 			return "drills were switched off on the controller"
 		}
-		if o := r.Order; o != nil && o.End == protocol.EndRemoved {
+		// Without its plugin a server says nothing of the drill any more.
+		t := o.Facts.Server(r.Spec.Server)
+		gone := t != nil && t.Heard && t.State.BootID == r.drilled().BootID && !t.Has(protocol.FeatureDrill)
+		if gone || r.Order != nil && r.Order.End == protocol.EndRemoved {
 			return "the drill plugin was taken out of the server's Corefile"
 		}
 		return ""

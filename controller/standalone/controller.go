@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"firebreakdns.io/firebreak/controller/fleet"
 	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 )
 
 // Options of a Controller.
@@ -75,7 +77,7 @@ func Open(o Options) (*Controller, error) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	c := &Controller{
-		options: o, log: o.Log, audit: o.Log.With("audit", true), now: time.Now, started: time.Now(),
+		options: o, log: o.Log, audit: o.Log.With("audit", true), now: steady.Now, started: steady.Now(),
 		timings: timings, config: config, drives: map[string]*drive{}, metrics: newMetrics(),
 	}
 	c.driveIn, c.stopAll = context.WithCancel(context.Background())
@@ -109,10 +111,32 @@ func (c *Controller) open() (err error) {
 	if short := c.timings.Shortened(); len(short) > 0 {
 		c.log.Warn("waits are shortened by the environment: this is no real drill", "shortened", short)
 	}
+	c.goOn(open)
+	return nil
+}
+
+// goOn takes up the runs that another process left unfinished. First every
+// server is looked at: a run that was told that nobody is heard, when only
+// nobody was asked yet, would end for want of a healthy server.
+func (c *Controller) goOn(open []run.Run) {
+	if len(open) == 0 {
+		return
+	}
+	for _, r := range open {
+		if r.On() {
+			c.fleet.Drilling(true, r.Spec.ProbeToken)
+		}
+	}
+	for range 2 { // one answer may be lost
+		c.fleet.Refresh(c.driveIn)
+		facts := c.fleet.Facts(c.now())
+		if !slices.ContainsFunc(facts.Servers, func(s run.ServerFacts) bool { return !s.Heard || s.LastProbe.IsZero() }) {
+			break
+		}
+	}
 	for _, r := range open {
 		c.drive(r, true)
 	}
-	return nil
 }
 
 // close gives back what Open took.
@@ -146,6 +170,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	all.Go(func() { c.watchFile(watching) })
 	all.Go(func() { c.watchSchedules(watching) })
 	all.Go(func() { every(watching, time.Second, func() { c.endOrphans(watching) }) })
+	all.Go(func() { every(watching, time.Second, c.followClock) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -181,6 +206,17 @@ func (c *Controller) shutDown() {
 		if d.touching() {
 			c.log.Error("the drill's end was not confirmed; its server ends it by itself", "run", d.id)
 		}
+	}
+}
+
+// followClock lets the steady clock follow the system's, but not in the middle of
+// a run: its moments would fall apart.
+func (c *Controller) followClock() {
+	if c.on() != nil {
+		return
+	}
+	if by := steady.Follow(); by != 0 {
+		c.log.Info("the system's clock was set", "by", by)
 	}
 }
 

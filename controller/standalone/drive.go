@@ -32,21 +32,25 @@ type drive struct {
 	saved     time.Time
 	savedAs   mark
 	saveError bool // said already
+	// recording are the calls that are on to start a recording, by server. One
+	// that is to be dropped waits for it: the two would overtake each other on
+	// their way, and a recording be left that keeps others from drilling.
+	recording map[string]chan struct{}
 }
 
 // mark is what must never be only in memory: the phase, and what is decided.
 type mark struct {
 	phase   run.Phase
 	outcome run.Outcome
-	amended bool
+	over    bool
 }
 
-func markOf(r *run.Run) mark { return mark{r.Phase, r.Outcome, r.Amended} }
+func markOf(r *run.Run) mark { return mark{r.Phase, r.Outcome, r.Over()} }
 
 // drive starts to drive a run that was written down. restarted: it is another
 // process's. c.mu is not held.
 func (c *Controller) drive(r run.Run, restarted bool) *drive {
-	d := &drive{c: c, id: r.Spec.ID, run: r, restarted: restarted, wake: make(chan struct{}, 1), savedAs: markOf(&r), saved: c.now()}
+	d := &drive{c: c, id: r.Spec.ID, run: r, restarted: restarted, wake: make(chan struct{}, 1), recording: map[string]chan struct{}{}, savedAs: markOf(&r), saved: c.now()}
 	d.reads = newReads(c, r.Spec)
 	c.mu.Lock()
 	c.drives[d.id] = d
@@ -116,11 +120,27 @@ func (d *drive) step(ctx context.Context) {
 			d.post(run.Result{Kind: a.Kind, Server: a.Server, Error: "not sent: the run cannot be written down", At: d.c.now()})
 			continue
 		}
-		d.reads.busy.Go(func() {
-			// Putting back goes on while the controller shuts down.
-			d.post(d.c.current().Do(context.WithoutCancel(ctx), a))
-		})
+		d.do(context.WithoutCancel(ctx), a) // putting back goes on while the controller shuts down
 	}
+}
+
+// do carries out an action beside the run.
+func (d *drive) do(ctx context.Context, a run.Action) {
+	before, done := d.recording[a.Server], make(chan struct{})
+	switch a.Kind {
+	case run.ActRecord:
+		d.recording[a.Server] = done
+	case run.ActUnrecord:
+	default:
+		before = nil
+	}
+	d.reads.busy.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before // within its own deadline
+		}
+		d.post(d.c.current().Do(ctx, a))
+	})
 }
 
 // write writes the run down if it must be before the actions, or if it was not

@@ -68,6 +68,7 @@ type place struct {
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
+	t.Parallel()
 	p := &place{t: t, ca: fleettest.NewCA(t), state: t.TempDir(), log: &lines{}, env: map[string]string{
 		EnvReading: "1", EnvGap: "0", EnvTail: "1", EnvRetry: "2", EnvReturn: "1",
 	}}

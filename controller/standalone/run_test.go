@@ -124,6 +124,34 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// Another controller was quicker on ns2, and ns1 is slow to hear: what is asked
+// of it late is taken back all the same.
+func TestGivesWay(t *testing.T) {
+	p := newPlace(t)
+	r := p.start()
+	p.servers[0].Edit(func(s *fleettest.Shape) { s.SlowRecord = 700 * time.Millisecond })
+	p.servers[1].Edit(func(s *fleettest.Shape) { s.Taken = "anothers" })
+	a := r.as("olga")("POST", drillNS1, everyone)
+	if a.status != http.StatusAccepted {
+		t.Fatalf("%s", a.body)
+	}
+	done := r.final(decodeAs[run.Report](t, a).ID)
+	if done.Outcome != run.Refusal || done.Reason != run.DrillRunning {
+		t.Errorf("%s %s %s", done.Outcome, done.Reason, done.Message)
+	}
+	eventually(t, 5*time.Second, "the run is over", func() bool { return r.find(done.ID) == nil })
+	if on := p.recording(); len(on) > 0 || p.out() {
+		t.Errorf("recording: %v", on)
+	}
+	calls := p.servers[0].Calls()
+	if len(calls) < 2 || !strings.HasPrefix(calls[0], "PUT /v1/recordings") || !strings.HasPrefix(calls[1], "DELETE /v1/recordings") {
+		t.Errorf("%v", calls)
+	}
+	if old, err := r.store.read(done.ID); err != nil || !old.Over() {
+		t.Errorf("on disk it is not over: %v", err)
+	}
+}
+
 func TestTooSoonAfterwards(t *testing.T) {
 	p := newPlace(t)
 	delete(p.env, EnvGap)

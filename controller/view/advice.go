@@ -53,7 +53,7 @@ func Advice(r run.Reason) string {
 	case run.DrillRunning:
 		return "Wait for the other drill to end, or stop it: `firebreak drill list` names it."
 	case run.TooSoon:
-		return "Wait until ten minutes after the last drill, so that clients have settled and the numbers before mean something."
+		return "Wait as long as the check says: clients need to settle after the last drill, or the numbers before this one mean nothing."
 	case run.RolloutRunning:
 		return "Wait for the rollout to finish: two changes at once cannot be told apart."
 	case run.IncidentOpen:
@@ -97,7 +97,7 @@ func Advice(r run.Reason) string {
 		return "A server could not say whether it answered. Make it reachable for the controller and drill again: no data is not a pass."
 
 	case run.StoppedByCaller:
-		return "Nothing is left to do. Drill again when it suits."
+		return "Drill again when it suits; nothing is left to put back."
 	case run.SwitchedOff:
 		return "Drills were switched off while this one ran. Switch them on and drill again."
 	case run.RolloutStarted:

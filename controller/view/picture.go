@@ -61,7 +61,7 @@ const (
 	plotRight    = 796
 	phaseTop     = 8
 	phaseHeight  = 30
-	laneHeight   = 26
+	laneHeight   = 22
 	mostLanes    = 30
 )
 

@@ -16,6 +16,8 @@ const unknown = "–"
 func seconds(s float64) string {
 	digits := 1
 	switch {
+	case s == 0:
+		return "0 s"
 	case s > 0 && s < 0.005:
 		return "<0.01 s"
 	case s >= 99.95:

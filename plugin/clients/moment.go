@@ -1,13 +1,17 @@
 package clients
 
-import "time"
+import (
+	"time"
+
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
+)
 
 // Moment is a point in time on both clocks. Whoever calls the table passes it
 // in, so that a caller who handles a batch reads the clock once, and tests hold
 // the clock.
 type Moment struct {
 	Mono int64 // nanoseconds on the monotonic clock since the process began: what spans are measured with
-	Ms   int64 // Unix milliseconds on the wall clock: what people and controllers read
+	Ms   int64 // Unix milliseconds on the steady wall clock: what people and controllers read
 }
 
 var processStart = time.Now()
@@ -15,7 +19,7 @@ var processStart = time.Now()
 // Now is the present moment.
 func Now() Moment {
 	t := time.Now()
-	return Moment{Mono: int64(t.Sub(processStart)), Ms: t.UnixMilli()}
+	return Moment{Mono: int64(t.Sub(processStart)), Ms: steady.At(t).UnixMilli()}
 }
 
 // Add is the moment d later.

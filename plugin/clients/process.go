@@ -7,6 +7,7 @@ import (
 
 	"firebreakdns.io/firebreak/plugin/clients/tenure"
 	"firebreakdns.io/firebreak/plugin/control"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 )
 
 // Process is what all server blocks and all Corefiles of this process share.
@@ -94,6 +95,7 @@ func (p *Process) keepHouse(every time.Duration) {
 		if p.Tick(now) {
 			control.Changed()
 		}
+		p.followClock(now)
 		if known := p.names.Load(); known != nil && n%5 == 0 {
 			known.refresh()
 		}
@@ -101,6 +103,18 @@ func (p *Process) keepHouse(every time.Duration) {
 			lastSave = now
 			p.save()
 		}
+	}
+}
+
+// followClock lets the steady clock follow the system's, but not in the middle of
+// a recording: what it tells would fall apart.
+func (p *Process) followClock(now Moment) {
+	if r := p.Recording(now); r != nil && !r.Frozen {
+		return
+	}
+	if by := steady.Follow(); by != 0 {
+		log.Infof("The system's clock was set: by %s", by)
+		control.Changed()
 	}
 }
 

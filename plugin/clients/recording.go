@@ -176,6 +176,10 @@ func (t *Table) Record(drill string, order protocol.RecordingOrder, now Moment) 
 	}
 	t.recorder.Lock()
 	defer t.recorder.Unlock()
+	if slices.Contains(t.forgotten, drill) {
+		return protocol.RecordingState{}, protocol.NewProblem(http.StatusConflict, protocol.ReasonDrillEnded,
+			"the recording of drill %q was deleted here, and a late order does not start it again: use another id", drill)
+	}
 	if r := t.recording.Load(); r != nil {
 		switch {
 		case r.drill == drill && r.order.Fleet == order.Fleet && slices.Equal(r.order.Targets, order.Targets):
@@ -279,11 +283,19 @@ func (t *Table) Tick(now Moment) (changed bool) {
 	return changed
 }
 
-// Forget ends and forgets the recording of a drill. It says whether there was
-// one.
+// forgottenKept is how many drills are remembered whose recording was deleted.
+const forgottenKept = 256
+
+// Forget ends and forgets the recording of a drill, and remembers the drill: an
+// order that comes after this one must not begin a recording that keeps every
+// other drill away. It says whether there was a recording.
 func (t *Table) Forget(drill string) bool {
 	t.recorder.Lock()
 	defer t.recorder.Unlock()
+	if !slices.Contains(t.forgotten, drill) {
+		t.forgotten = append(t.forgotten, drill)
+		t.forgotten = t.forgotten[max(0, len(t.forgotten)-forgottenKept):]
+	}
 	r := t.recording.Load()
 	if r == nil || r.drill != drill {
 		return false

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -282,5 +283,35 @@ func TestSamplesAreBounded(t *testing.T) {
 		if r.samples < 1 || r.samples > protocol.SamplesPerClient || r.samples*size > maxSamples {
 			t.Errorf("max %d: %d samples for each client", size, r.samples)
 		}
+	}
+}
+
+// An order that comes after its recording was deleted begins nothing, also where
+// it never came before; so it cannot keep other drills away.
+func TestForgottenStaysForgotten(t *testing.T) {
+	table, c := NewTable(MinMax), newClock()
+	order := protocol.RecordingOrder{Fleet: "f", Seconds: 60}
+	if _, problem := table.Record("d1", order, c.now); problem != nil {
+		t.Fatal(problem)
+	}
+	if !table.Forget("d1") || table.Forget("never-came") {
+		t.Fatal("Forget does not say what was there")
+	}
+	for _, late := range []string{"d1", "never-came"} {
+		if _, problem := table.Record(late, order, c.now); problem == nil || problem.Reason() != protocol.ReasonDrillEnded {
+			t.Errorf("a late order for %s: %v", late, problem)
+		}
+	}
+	if table.Recording(c.now) != nil {
+		t.Error("something is recorded")
+	}
+	for i := range 3 * forgottenKept { // remembered are the last ones, no more
+		table.Forget(fmt.Sprintf("d%d", i))
+	}
+	if n := len(table.forgotten); n != forgottenKept {
+		t.Errorf("%d are remembered", n)
+	}
+	if _, problem := table.Record("next", order, c.now); problem != nil {
+		t.Errorf("another drill: %v", problem)
 	}
 }

@@ -7,19 +7,25 @@ import "time"
 const retryWindow = 6 * time.Second
 
 // retrySlots is the size of the one table of questions for all clients: 2 MiB.
-// A question takes two slots for 6 s, so it remembers some 5,000 questions a
-// second; beyond that the oldest of a bucket are forgotten, and counted.
+// A question takes one slot for 6 s, so it remembers some 20,000 a second; beyond
+// that the oldest are forgotten and counted.
 const (
 	retrySlots = 1 << 17
-	retryWays  = 8 // a bucket is two cache lines that are fetched together
+	retryWays  = 4 // a bucket is one cache line
 )
 
-// retrySlot remembers one question of one client, or one exact packet of it.
+// retryPackets is how many packets of a question are remembered: the same one is
+// resent beside those of others behind the client's address who ask the same.
+const retryPackets = 3
+
+// retrySlot remembers one question of one client, and its last packets: all that
+// a query looks at stands in one cache line.
 type retrySlot struct {
-	tag  uint64 // 0: free
-	atMs uint32 // when it was last asked: Moment.Mono in ms, which wraps after 49 days
-	held retryState
-	_    [3]byte
+	tag     uint32 // 0: free
+	atMs    uint32 // when it was last asked: Moment.Mono in ms, which wraps after 49 days
+	packets [retryPackets]uint16
+	held    retryState
+	next    uint8 // of packets, to be overwritten
 }
 
 // retryState says what became of a question since it was last answered.
@@ -38,60 +44,58 @@ func newRetryTable(slots int) retryTable { return retryTable{make([]retrySlot, s
 
 func monoMs(mono int64) uint32 { return uint32(mono / int64(time.Millisecond)) } // #nosec G115 -- meant to wrap
 
-// touch finds the slot of tag in the bucket at base, or takes one for it. fresh
-// says that it was asked within the window; lost that another, still fresh, had
-// to go.
-func (r *retryTable) touch(base uint32, tag uint64, nowMs uint32) (i uint32, fresh, lost bool) {
+// touch finds the slot of tag, or takes one for it. fresh says that the question
+// was asked within the window; lost that another, still fresh, had to go.
+func (r *retryTable) touch(hash uint64, nowMs uint32) (i uint32, fresh, lost bool) {
 	const window = uint32(retryWindow / time.Millisecond)
-	bucket := r.slots[base : base+retryWays : base+retryWays]
+	tag := retryTag(hash)
+	base := uint32(hash>>32) % uint32(len(r.slots)/retryWays) * retryWays // #nosec G115 -- both bounded
+	bucket := r.slots[base : base+retryWays]
+	oldest, age := 0, uint32(0)
 	for w := range bucket {
-		if s := &bucket[w]; s.tag == tag {
-			a := nowMs - s.atMs
+		s := &bucket[w]
+		a := nowMs - s.atMs
+		if s.tag == tag {
 			// A little before now is another thread's clock reading, not 49 days.
-			if fresh = a <= window || -a <= 1000; !fresh {
-				s.held = 0
+			fresh = a <= window || -a <= 1000
+			if !fresh {
+				*s = retrySlot{tag: tag}
 			}
 			s.atMs = nowMs
 			return base + uint32(w), fresh, false // #nosec G115
 		}
-	}
-	oldest, age := 0, uint32(0)
-	for w := range bucket {
-		s := &bucket[w]
 		if s.tag == 0 {
-			oldest, age = w, window+1
-			break
+			a = 1<<31 - 1
 		}
-		if a := nowMs - s.atMs; a >= age && a < 1<<31 {
+		if a >= age && a < 1<<31 {
 			oldest, age = w, a
 		}
 	}
 	s := &bucket[oldest]
-	lost = age <= window
+	lost = s.tag != 0 && age <= window
 	*s = retrySlot{tag: tag, atMs: nowMs}
 	return base + uint32(oldest), false, lost // #nosec G115
 }
 
-// at is the slot if it still is tag's, else nil.
-func (r *retryTable) at(i uint32, tag uint64) *retrySlot {
-	if tag == 0 || int(i) >= len(r.slots) || r.slots[i].tag != tag {
+// retryTag tells the questions of a bucket apart. Two of them are taken for one
+// once in a thousand million times.
+func retryTag(hash uint64) uint32 { return uint32(hash) | 1 } // #nosec G115 -- meant to be cut
+
+// at is the slot if it still is the question's, else nil.
+func (r *retryTable) at(i uint32, hash uint64) *retrySlot {
+	if hash == 0 || int(i) >= len(r.slots) || r.slots[i].tag != retryTag(hash) {
 		return nil
 	}
 	return &r.slots[i]
 }
 
-// asked notes a query and says whether it is a retry. A question and its packets
-// stand in one bucket.
+// asked notes a query and says whether it is a retry.
 //
 // An exact packet is only looked for on UDP: there it is a stub's resend. Over a
 // connection the port stays and DoH and DoQ always use ID 0, so the second of
 // two honest questions would look like one.
-func (r *retryTable) asked(pair, exact uint64, stream bool, nowMs uint32) (slot uint32, retry bool, lost int) {
-	base := uint32(pair>>20) & uint32(len(r.slots)-1) &^ (retryWays - 1) // #nosec G115 -- both bounded
-	slot, fresh, gone := r.touch(base, pair, nowMs)
-	if gone {
-		lost++
-	}
+func (r *retryTable) asked(question uint64, packet uint16, stream bool, nowMs uint32) (slot uint32, retry, lost bool) {
+	slot, fresh, lost := r.touch(question, nowMs)
 	s := &r.slots[slot]
 	if fresh {
 		switch {
@@ -102,17 +106,23 @@ func (r *retryTable) asked(pair, exact uint64, stream bool, nowMs uint32) (slot 
 		}
 	}
 	s.held |= retryPending
-	if stream {
-		return slot, retry, lost
+	if !stream {
+		retry = s.packet(packet) || retry
 	}
-	_, again, gone := r.touch(base, exact, nowMs)
-	if gone {
-		lost++
+	return slot, retry, lost
+}
+
+// packet notes a packet of the question, and says whether it was there already.
+// Packets are told apart by 16 bits, of which 0 is none: of honest ones, one in
+// 20,000 counts as a repeat.
+func (s *retrySlot) packet(p uint16) (again bool) {
+	p = max(p, 1)
+	for _, have := range s.packets {
+		if have == p {
+			return true
+		}
 	}
-	if r.slots[slot].tag != pair { // the packet pushed its own question out
-		held := retryPending
-		slot, _, _ = r.touch(base, pair, nowMs)
-		r.slots[slot].held = held
-	}
-	return slot, retry || again, lost
+	s.packets[s.next%retryPackets] = p
+	s.next = (s.next + 1) % retryPackets
+	return false
 }

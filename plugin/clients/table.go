@@ -49,6 +49,7 @@ type Table struct {
 	recording atomic.Pointer[recording]
 
 	recorder   sync.Mutex // orders of recordings, one at a time; taken before admission
+	forgotten  []string   // drills whose recording was deleted, the last ones; guarded by recorder
 	recordings uint32     // so far
 }
 
@@ -162,10 +163,12 @@ func (t *Table) Query(q Query, now Moment) Ticket {
 
 	s := t.shardOf(h)
 	s.mu.Lock()
-	var lost int
-	tk.slot, tk.retry, lost = s.retries.asked(pair, t.seed.exact(pair, q.Port, q.ID)|1, q.Stream, monoMs(now.Mono))
+	var lost bool
+	tk.slot, tk.retry, lost = s.retries.asked(pair, t.seed.packet(q.Port, q.ID), q.Stream, monoMs(now.Mono))
 	s.count.queries++
-	s.count.retriesLost += uint64(lost) // #nosec G115 -- 0 to 2
+	if lost {
+		s.count.retriesLost++
+	}
 	if tk.retry {
 		s.count.retries++
 	}

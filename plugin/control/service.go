@@ -3,10 +3,10 @@ package control
 import (
 	"net/http"
 	"slices"
-	"time"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/mtls"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/version"
 )
 
@@ -49,6 +49,6 @@ func (s *service) state() *protocol.State {
 			p.State(st)
 		}
 	}
-	st.Now = time.Now().UTC() // last: callers measure the offset of this clock
+	st.Now = steady.Now().UTC() // last: callers measure the offset of this clock
 	return st
 }

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
-	"sync"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/mtls"
@@ -64,8 +63,11 @@ func setup(c *caddy.Controller) error {
 }
 
 // watchStarts has the endpoint told of every instance that has started: only
-// then does what its Corefile says take effect.
-var watchStarts = sync.OnceFunc(func() {
+// then does what its Corefile says take effect. Each set-up asks for it, since a
+// reload by SIGUSR1 throws all hooks away first; caddy says that one is there
+// already by a panic, and in no other way.
+func watchStarts() {
+	defer func() { _ = recover() }()
 	caddy.RegisterEventHook(pluginName, func(event caddy.EventName, info any) error {
 		if event != caddy.InstanceStartupEvent {
 			return nil
@@ -82,7 +84,7 @@ var watchStarts = sync.OnceFunc(func() {
 		}
 		return nil
 	})
-})
+}
 
 func parse(c *caddy.Controller) (*options, error) {
 	var o *options

@@ -36,13 +36,14 @@ type Engine struct {
 	// What this server is and knows, for tests to replace.
 	recording func(clients.Moment) *protocol.RecordingState
 	own       func() ([]netip.Prefix, error)
+	changed   func() // the state did
 }
 
 // engine is the process's.
-var engine = newEngine(recordingNow, ownPrefixes)
+var engine = newEngine(recordingNow, ownPrefixes, control.Changed)
 
-func newEngine(recording func(clients.Moment) *protocol.RecordingState, own func() ([]netip.Prefix, error)) *Engine {
-	return &Engine{ended: make(map[string]struct{}), recording: recording, own: own}
+func newEngine(recording func(clients.Moment) *protocol.RecordingState, own func() ([]netip.Prefix, error), changed func()) *Engine {
+	return &Engine{ended: make(map[string]struct{}), recording: recording, own: own, changed: changed}
 }
 
 // Current is the process's engine.
@@ -96,7 +97,7 @@ func (e *Engine) Start(o protocol.Order) (*protocol.DrillState, *protocol.Proble
 	active.Set(1)
 	log.Infof("Drill %s of fleet %q has started: %s, %s, for %s, readiness %s; asked for by %q: %q",
 		o.ID, o.Fleet, o.Mode, describe(checked), checked.length, o.Readiness, o.By, o.Reason)
-	control.Changed()
+	e.changed()
 	return e.state(r), nil
 }
 
@@ -202,7 +203,7 @@ func (e *Engine) end(r *Running, why protocol.DrillEnd) {
 	e.remember(r.order.ID)
 	log.Infof("Drill %s of fleet %q has ended (%s) after %s: %d queries drilled, %d of them refused because too many were waiting",
 		s.ID, s.Fleet, why, ended.Sub(s.Started).Round(time.Millisecond), s.Drilled, s.Overflow)
-	control.Changed()
+	e.changed()
 }
 
 // remember notes an id as ended. The caller holds the lock.

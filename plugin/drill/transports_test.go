@@ -43,7 +43,7 @@ func TestDeadMeansDead(t *testing.T) {
 			before := clients.Current().Stats(clients.Now())
 
 			t.Run("drop", func(t *testing.T) {
-				id := "drop-" + tc.transport
+				id := fresh("drop-" + tc.transport)
 				startDrill(t, order(id, protocol.ModeDrop, victim+"/32"))
 				began := time.Now()
 				if r, err := ask(target, question(), patience); !errors.Is(err, tc.dropped) {
@@ -64,7 +64,7 @@ func TestDeadMeansDead(t *testing.T) {
 			answered(again, "after the drop")
 
 			t.Run("refused", func(t *testing.T) {
-				id := "refused-" + tc.transport
+				id := fresh("refused-" + tc.transport)
 				startDrill(t, order(id, protocol.ModeRefused, victim+"/32"))
 				r, err := ask(again, question(), 5*time.Second)
 				if err != nil || r.Rcode != dns.RcodeRefused || r.IsEdns0() != nil {
@@ -104,13 +104,14 @@ func TestDeadMeansDead(t *testing.T) {
 func TestDroppedStreamsLeaveTheConnectionUsable(t *testing.T) {
 	s := start(t, drilling)
 	a := s.dial(t, "quic", victim)
-	startDrill(t, order("many-streams", protocol.ModeDrop, victim+"/32"))
+	id := fresh("many-streams")
+	startDrill(t, order(id, protocol.ModeDrop, victim+"/32"))
 	for i := range 1000 {
 		if _, err := ask(a, question(), 5*time.Second); !errors.Is(err, errClosed) {
 			t.Fatalf("stream %d: %v, want %v", i, err, errClosed)
 		}
 	}
-	if _, problem := drill.Current().Delete("many-streams"); problem != nil {
+	if _, problem := drill.Current().Delete(id); problem != nil {
 		t.Fatal(problem)
 	}
 	if r, err := ask(a, question(), 5*time.Second); err != nil {
@@ -128,7 +129,7 @@ func TestHeldQueriesAreAnsweredWhenTheDrillEnds(t *testing.T) {
 			if _, err := ask(a, question(), 5*time.Second); err != nil {
 				t.Fatal(err)
 			}
-			id := "held-" + transport
+			id := fresh("held-" + transport)
 			startDrill(t, order(id, protocol.ModeDrop, victim+"/32"))
 			type result struct {
 				r   *dns.Msg
@@ -160,7 +161,7 @@ func TestHeldQueriesAreAnsweredWhenTheDrillEnds(t *testing.T) {
 // A client that gives up frees its place.
 func TestHeldQueriesEndWithTheirClient(t *testing.T) {
 	s := start(t, drilling)
-	startDrill(t, order("given-up", protocol.ModeDrop, victim+"/32"))
+	startDrill(t, order(fresh("given-up"), protocol.ModeDrop, victim+"/32"))
 	for _, transport := range []string{"https", "https3", "grpc"} {
 		a := s.dial(t, transport, victim)
 		if _, err := ask(a, question(), patience); !errors.Is(err, errTimeout) {

@@ -186,7 +186,8 @@ func TestNamesAreEscaped(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = c.Plan(context.Background(), "../drills?x", view.DrillRequest{})
-	if !NotFound(err) || path != "/api/v1/servers/..%2Fdrills%3Fx/drill" {
+	var a *Answer
+	if !errors.As(err, &a) || a.Status != http.StatusNotFound || path != "/api/v1/servers/..%2Fdrills%3Fx/drill" {
 		t.Fatalf("asked %s: %v", path, err)
 	}
 }

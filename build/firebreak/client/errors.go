@@ -62,12 +62,6 @@ func (a *Answer) Error() string {
 // Unwrap lets errors.As find the problem.
 func (a *Answer) Unwrap() error { return &a.Problem }
 
-// NotFound reports whether the controller knows no such thing.
-func NotFound(err error) bool {
-	var a *Answer
-	return errors.As(err, &a) && a.Status == http.StatusNotFound
-}
-
 // Temporary reports whether the same call may work in a moment: the
 // controller is away, or busy. What it answered and meant is not temporary.
 func Temporary(err error) bool {

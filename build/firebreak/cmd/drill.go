@@ -55,6 +55,7 @@ would be refused.`,
 			if err != nil {
 				return err
 			}
+			body.Terminal = true // who only plans owes no reason
 			c, err := a.connect()
 			if err != nil {
 				return err

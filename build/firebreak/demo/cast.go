@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"firebreakdns.io/firebreak/build/firebreak/demo/stub"
+	"firebreakdns.io/firebreak/build/firebreak/demo/resolvers"
 	"firebreakdns.io/firebreak/controller/run"
 )
 
@@ -18,12 +18,12 @@ type player struct {
 	address netip.Addr
 	about   string // what it is, in a few words; "" for one of the crowd
 	want    run.Verdict
-	asks    stub.Resolver
+	asks    resolvers.Resolver
 	every   time.Duration
 	sleeps  bool // it asks nothing from the moment that the drill is asked for
 
 	mu  sync.Mutex
-	log []stub.Result
+	log []resolvers.Result
 }
 
 // crowd are the clients that only make the picture a usual one: a drill has
@@ -45,26 +45,26 @@ func newCast(w *world) []*player {
 	}
 	often := 600 * time.Millisecond
 	p := add(&player{name: "laptop", about: "like glibc: asks ns1; after 5 s of silence, ns2; the next time ns1 again", want: run.Followed, every: often})
-	p.asks = stub.NewGlibc(p.address, all...)
+	p.asks = resolvers.NewGlibc(p.address, all...)
 	p = add(&player{name: "container", about: "like musl (Alpine): asks all three at once", want: run.Followed, every: often})
-	p.asks = stub.NewMusl(p.address, all...)
+	p.asks = resolvers.NewMusl(p.address, all...)
 	p = add(&player{name: "desktop", about: "like systemd-resolved: leaves a silent server after 5 s, and stays away", want: run.Followed, every: often})
-	p.asks = stub.NewResolved(p.address, all...)
+	p.asks = resolvers.NewResolved(p.address, all...)
 	p = add(&player{name: "thermostat", about: "knows ns1 and no other", want: run.Stuck, every: often})
-	p.asks = stub.NewGlibc(p.address, one)
+	p.asks = resolvers.NewGlibc(p.address, one)
 	p = add(&player{name: "printer", about: "asked a moment ago, and is asleep by now", want: run.Quiet, every: often, sleeps: true})
-	p.asks = stub.NewGlibc(p.address, all...)
+	p.asks = resolvers.NewGlibc(p.address, all...)
 	p = add(&player{name: "tv", about: "uses ns2 anyway", want: run.Elsewhere, every: often})
-	p.asks = stub.NewGlibc(p.address, two)
+	p.asks = resolvers.NewGlibc(p.address, two)
 	for i := range crowd {
 		p := add(&player{name: fmt.Sprintf("office-%02d", i+1), want: run.Followed, every: time.Second})
 		switch i % 2 {
 		case 0: // resolv.conf with options timeout:1
-			g := stub.NewGlibc(p.address, all...)
+			g := resolvers.NewGlibc(p.address, all...)
 			g.Timeout = time.Second
 			p.asks = g
 		case 1:
-			p.asks = stub.NewMusl(p.address, all...)
+			p.asks = resolvers.NewMusl(p.address, all...)
 		}
 	}
 	return cast
@@ -98,8 +98,8 @@ func (p *player) live(ctx context.Context, asleep <-chan struct{}) {
 	}
 }
 
-func (p *player) lookups() []stub.Result {
+func (p *player) lookups() []resolvers.Result {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]stub.Result(nil), p.log...)
+	return append([]resolvers.Result(nil), p.log...)
 }

@@ -4,7 +4,7 @@
 //
 // Nothing is played: the servers are the real CoreDNS, each a process of its
 // own; the controller is the real one; they know each other by certificates
-// made for the occasion; the clients (package stub) send real queries. Only
+// made for the occasion; the clients (package resolvers) send real queries. Only
 // the waits around the outage are shortened, and the report says so. Then each
 // client's own log is held against what the report says of it.
 //

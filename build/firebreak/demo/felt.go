@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"time"
 
-	"firebreakdns.io/firebreak/build/firebreak/demo/stub"
+	"firebreakdns.io/firebreak/build/firebreak/demo/resolvers"
 	"firebreakdns.io/firebreak/controller/run"
 )
 
@@ -30,7 +30,7 @@ const follow = 5 * time.Second
 const slow = 900 * time.Millisecond
 
 // recall reads a client's log for the outage of one server.
-func recall(log []stub.Result, dead netip.AddrPort, from, until time.Time) felt {
+func recall(log []resolvers.Result, dead netip.AddrPort, from, until time.Time) felt {
 	var f felt
 	var first time.Time
 	everAsked := false

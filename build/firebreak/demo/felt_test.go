@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"firebreakdns.io/firebreak/build/firebreak/demo/stub"
+	"firebreakdns.io/firebreak/build/firebreak/demo/resolvers"
 	"firebreakdns.io/firebreak/controller/run"
 )
 
@@ -21,43 +21,45 @@ func at(s float64) time.Time { return from.Add(time.Duration(s * float64(time.Se
 
 // lookup began at a second, asked servers at seconds, and ended at one; by is
 // who answered, if anybody.
-func lookup(began, ended float64, by netip.AddrPort, sent ...stub.Sent) stub.Result {
-	r := stub.Result{Began: at(began), Ended: at(ended), Sent: sent, By: by}
+func lookup(began, ended float64, by netip.AddrPort, sent ...resolvers.Sent) resolvers.Result {
+	r := resolvers.Result{Began: at(began), Ended: at(ended), Sent: sent, By: by}
 	if by.IsValid() {
 		r.Answer = r.Ended
 	}
 	return r
 }
 
-func to(server netip.AddrPort, s float64) stub.Sent { return stub.Sent{At: at(s), To: server} }
+func to(server netip.AddrPort, s float64) resolvers.Sent {
+	return resolvers.Sent{At: at(s), To: server}
+}
 
 func TestRecall(t *testing.T) {
 	nobody := netip.AddrPort{}
 	for name, x := range map[string]struct {
-		log  []stub.Result
+		log  []resolvers.Result
 		want run.Verdict
 		wait time.Duration
 		lost int
 	}{
-		"followed after five seconds": {log: []stub.Result{
+		"followed after five seconds": {log: []resolvers.Result{
 			lookup(-1, -0.9, dead, to(dead, -1)),
 			lookup(1, 6, other, to(dead, 1), to(other, 6)),
 		}, want: run.Followed, wait: 5 * time.Second},
-		"an answer of the dead server at the edge is no outage": {log: []stub.Result{
+		"an answer of the dead server at the edge is no outage": {log: []resolvers.Result{
 			lookup(0.01, 0.02, dead, to(dead, 0.01)),
 			lookup(1, 6, other, to(dead, 1), to(other, 6)),
 		}, want: run.Followed, wait: 5 * time.Second},
-		"an answer elsewhere long after the end proves nothing": {log: []stub.Result{
+		"an answer elsewhere long after the end proves nothing": {log: []resolvers.Result{
 			lookup(1, 11, nobody, to(dead, 1), to(dead, 6)),
 			lookup(12, 24, other, to(dead, 12), to(other, 24)),
 		}, want: run.Stuck, lost: 1},
-		"stuck": {log: []stub.Result{
+		"stuck": {log: []resolvers.Result{
 			lookup(1, 11, nobody, to(dead, 1), to(dead, 6)),
 			lookup(11.5, 21.5, nobody, to(dead, 11.5), to(dead, 16.5)),
 		}, want: run.Stuck, lost: 2},
-		"too little to tell":   {log: []stub.Result{lookup(14, 24, nobody, to(dead, 14), to(dead, 19))}, want: run.Quiet, lost: 1},
-		"asleep":               {log: []stub.Result{lookup(-3, -2.9, dead, to(dead, -3))}, want: run.Quiet},
-		"uses another anyway":  {log: []stub.Result{lookup(1, 1.1, other, to(other, 1)), lookup(2, 2.1, other, to(other, 2))}, want: run.Elsewhere},
+		"too little to tell":   {log: []resolvers.Result{lookup(14, 24, nobody, to(dead, 14), to(dead, 19))}, want: run.Quiet, lost: 1},
+		"asleep":               {log: []resolvers.Result{lookup(-3, -2.9, dead, to(dead, -3))}, want: run.Quiet},
+		"uses another anyway":  {log: []resolvers.Result{lookup(1, 1.1, other, to(other, 1)), lookup(2, 2.1, other, to(other, 2))}, want: run.Elsewhere},
 		"never asked anything": {want: run.Elsewhere},
 	} {
 		f := recall(x.log, dead, from, until)

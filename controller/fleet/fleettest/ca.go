@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,12 +29,15 @@ type CA struct {
 	Dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+
+	mu     sync.Mutex
+	issued map[string]mtls.Files
 }
 
 // NewCA makes a CA in a folder of its own.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
-	ca := &CA{t: t, Dir: t.TempDir()}
+	ca := &CA{t: t, Dir: t.TempDir(), issued: map[string]mtls.Files{}}
 	ca.key = newKey(t)
 	ca.cert = ca.sign(&x509.Certificate{
 		Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true,
@@ -62,8 +66,15 @@ func (ca *CA) Expired(name string) mtls.Files {
 	return ca.issue("expired-"+name, protocol.ClientURIPrefix+name, x509.ExtKeyUsageClientAuth, -time.Minute)
 }
 
+// issue makes a certificate, or hands out the one that it made before: somebody
+// may be reading its files.
 func (ca *CA) issue(file, uri string, usage x509.ExtKeyUsage, life time.Duration) mtls.Files {
 	ca.t.Helper()
+	ca.mu.Lock()
+	defer ca.mu.Unlock()
+	if f, ok := ca.issued[file]; ok {
+		return f
+	}
 	u, err := url.Parse(uri)
 	if err != nil {
 		ca.t.Fatal(err)
@@ -78,7 +89,8 @@ func (ca *CA) issue(file, uri string, usage x509.ExtKeyUsage, life time.Duration
 		Subject: pkix.Name{CommonName: file}, URIs: []*url.URL{u}, ExtKeyUsage: []x509.ExtKeyUsage{usage},
 		KeyUsage: x509.KeyUsageDigitalSignature, NotAfter: time.Now().Add(life),
 	}, ca.cert, &key.PublicKey, file+".pem")
-	return mtls.Files{Cert: filepath.Join(ca.Dir, file+".pem"), Key: filepath.Join(ca.Dir, file+".key"), CA: filepath.Join(ca.Dir, "ca.pem")}
+	ca.issued[file] = mtls.Files{Cert: filepath.Join(ca.Dir, file+".pem"), Key: filepath.Join(ca.Dir, file+".key"), CA: filepath.Join(ca.Dir, "ca.pem")}
+	return ca.issued[file]
 }
 
 func (ca *CA) sign(c, parent *x509.Certificate, public *ecdsa.PublicKey, file string) *x509.Certificate {

@@ -42,6 +42,10 @@ type Shape struct {
 	Silent    bool // it answers no DNS
 	Down      bool // its control endpoint answers 500 in plain text
 	PageSize  int  // of the seen table; 0: as asked
+	// SlowRecord is how long an order to record is on its way.
+	SlowRecord time.Duration
+	// Taken is another drill that it records, which its state does not show yet.
+	Taken string
 }
 
 // New starts one on a loopback address, 127.0.0.1 say, with a control endpoint
@@ -147,6 +151,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	handle := func(pattern string, f func(w http.ResponseWriter, r *http.Request) (any, *protocol.Problem)) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, protocol.PathRecordings) {
+				time.Sleep(s.Shape().SlowRecord)
+			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.s.Down {
@@ -294,6 +301,9 @@ func (s *Server) record(_ http.ResponseWriter, r *http.Request) (any, *protocol.
 	}
 	s.freeze()
 	id := r.PathValue("id")
+	if s.s.Taken != "" {
+		return nil, conflict(protocol.ReasonOtherRecording, "%s is being recorded", s.s.Taken)
+	}
 	if rec := s.s.State.Recording; rec != nil && !rec.Frozen {
 		if rec.Drill != id {
 			return nil, conflict(protocol.ReasonOtherRecording, "%s is being recorded", rec.Drill)

@@ -1,0 +1,41 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+)
+
+// StateEnv names the environment variable that moves the state folder.
+const StateEnv = "FIREBREAK_CLUSTER_STATE"
+
+// prefix begins the name of everything that a cluster makes outside of its
+// namespaces: its control groups and its one link on the host.
+const prefix = "firebreak-"
+
+// linkPrefix is prefix for links, whose names have at most 15 characters.
+const linkPrefix = "fb-"
+
+// checkName says whether a cluster can have that name: all that it makes is
+// called after it, and links allow no more.
+func checkName(name string) error {
+	if !regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,10}[a-z0-9])?$`).MatchString(name) {
+		return fmt.Errorf("cluster name %q: use at most 12 small letters, digits and inner dashes", name)
+	}
+	return nil
+}
+
+// StateDir is the folder that has a folder for each cluster that is up, or was
+// not taken down: $FIREBREAK_CLUSTER_STATE, or /var/lib/firebreak-cluster. Its
+// file system must be one that overlayfs can write to, such as ext4 or xfs.
+func StateDir() (string, error) {
+	if dir := os.Getenv(StateEnv); dir != "" {
+		return filepath.Abs(dir)
+	}
+	return "/var/lib/firebreak-cluster", nil
+}
+
+func cgroupName(cluster string) string { return "/" + prefix + cluster }
+
+func linkName(cluster string) string { return linkPrefix + cluster }
