@@ -36,7 +36,7 @@ func run(o *options, progress io.Writer, stop <-chan struct{}) (r *result, err e
 	if why := able(); why != "" {
 		return nil, errors.New(why)
 	}
-	dir, err := os.MkdirTemp("", "firebreak-avalanche-")
+	dir, err := program.Folder("firebreak-avalanche")
 	if err != nil {
 		return nil, err
 	}

@@ -110,11 +110,11 @@ func fill(r *running, entries int) (l load, err error) {
 // resident is what a process has in memory.
 type resident struct {
 	rss  int64
-	live float64 // without what a collector could free
+	live float64 // on a Go program's heap, after a collection
 }
 
-// heapFigures are the ones at the end of a heap profile in text.
-var heapFigures = regexp.MustCompile(`(?m)^# (HeapAlloc|HeapSys|HeapReleased) = (\d+)$`)
+// heapAlloc is a figure at the end of a heap profile in text.
+var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
 func residentOf(r *running, goProgram bool) (m resident, err error) {
 	time.Sleep(time.Second) // for what goes on behind the last answer
@@ -126,41 +126,31 @@ func residentOf(r *running, goProgram bool) (m resident, err error) {
 	if m.rss, err = r.rss(); err != nil {
 		return m, err
 	}
-	var heap map[string]float64
-	for range 2 { // the second collection frees what the first found dead but finalized or pooled
+	var heap float64
+	for range 2 { // the second collection frees what the first found in pools
 		if heap, err = heapOf(r.place.extra); err != nil {
 			return m, err
 		}
 	}
-	now, err := r.processes[0].Anonymous()
-	if err != nil {
-		return m, err
-	}
-	// What is live on the heap, and all that is not the heap: a cache may lie outside it.
-	m.live = heap["HeapAlloc"] + max(0, float64(now)-(heap["HeapSys"]-heap["HeapReleased"]))
+	m.live = heap
 	return m, nil
 }
 
-// heapOf has a Go program collect its garbage and say what its heap is.
-func heapOf(port int) (map[string]float64, error) {
+// heapOf has a Go program collect its garbage and says what is left on its heap.
+func heapOf(port int) (float64, error) {
 	client := &http.Client{Timeout: 30 * time.Second}
 	resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/debug/pprof/heap?gc=1&debug=1", port))
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	found := map[string]float64{}
-	for _, m := range heapFigures.FindAllStringSubmatch(string(body), -1) {
-		if found[m[1]], err = strconv.ParseFloat(m[2], 64); err != nil {
-			return nil, err
-		}
+	m := heapAlloc.FindSubmatch(body)
+	if m == nil {
+		return 0, fmt.Errorf("the heap profile (%s) does not say HeapAlloc", resp.Status)
 	}
-	if len(found) != 3 {
-		return nil, fmt.Errorf("the heap profile (%s) has %d of 3 figures", resp.Status, len(found))
-	}
-	return found, nil
+	return strconv.ParseFloat(string(m[1]), 64)
 }

@@ -91,7 +91,7 @@ type memory struct {
 	Empty   int64   `json:"rssEmptyBytes"`
 	Full    int64   `json:"rssFullBytes"`
 	Bytes   float64 `json:"bytesPerEntry"` // resident memory
-	// Live is without what a garbage collector has not given back; Go programs only.
+	// Live is what stays on the heap after a garbage collection; Go programs only.
 	Live float64 `json:"liveBytesPerEntry,omitempty"`
 }
 

@@ -29,7 +29,7 @@ type tools struct {
 
 // prepare builds what a run needs.
 func prepare(o *options, progress io.Writer) (*tools, error) {
-	dir, err := os.MkdirTemp("", "firebreak-bench-")
+	dir, err := program.Folder("firebreak-bench")
 	if err != nil {
 		return nil, err
 	}

@@ -53,32 +53,6 @@ func (p *Process) Usage() (u Usage, err error) {
 // processClock is the CPU clock of a process, as clock_getcpuclockid(3) makes it.
 func processClock(pid int) int32 { return int32(^pid<<3 | 2) } //nolint:gosec // PIDs are 22 bits
 
-// Anonymous is the resident memory of the process and its children that is no
-// file's, in bytes: what it has made, without its program.
-func (p *Process) Anonymous() (int64, error) {
-	pids, err := tree(p.PID())
-	if err != nil {
-		return 0, err
-	}
-	var total int64
-	for _, pid := range pids {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-		if err != nil {
-			continue
-		}
-		for line := range strings.Lines(string(b)) {
-			if name, value, _ := strings.Cut(line, ":"); name == "RssAnon" || name == "RssShmem" {
-				kb, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-				if err != nil {
-					return 0, fmt.Errorf("status of %d: %w", pid, err)
-				}
-				total += kb * 1024
-			}
-		}
-	}
-	return total, nil
-}
-
 // RSS is the resident memory of the process and its children, in bytes.
 func (p *Process) RSS() (int64, error) {
 	pids, err := tree(p.PID())
