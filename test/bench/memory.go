@@ -72,7 +72,7 @@ func (s *session) memoryOf(d *server) (m memory, err error) {
 	}
 	m.Held = s.entries - int(asked) //nolint:gosec // at most a few million
 	if m.Held < s.entries*9/10 {
-		return m, fmt.Errorf("holds %d of %d entries: its cache is too small for this", m.Held, s.entries)
+		return m, fmt.Errorf("answers %d of %d entries itself after it was asked twice for each", m.Held, s.entries)
 	}
 	full, err := residentOf(r, goProgram)
 	if err != nil {
