@@ -149,6 +149,7 @@ func (r *Run) part(server string, rec protocol.Recording, now time.Time) {
 	if p == nil || rec.Drill != r.Spec.ID || rec.BootID != p.BootID {
 		return
 	}
+	rec = sane(rec)
 	if r.Phase == Recording && p.corrected(rec.NowMs) >= millis(r.tailEnds()) || rec.Frozen && r.Phase == Recording {
 		whole := rec
 		p.Part = &whole

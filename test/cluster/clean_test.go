@@ -28,7 +28,7 @@ func TestClean(t *testing.T) {
 // TestCleanSoak goes through ten cycles with three nodes, alone on the machine.
 func TestCleanSoak(t *testing.T) {
 	if os.Getenv(soakEnv) == "" {
-		t.Skipf("skipped: ten times up and down takes ten minutes; set %s=1, as make soak does", soakEnv)
+		t.Skipf("skipped: ten times up and down takes five minutes; set %s=1, as make soak does", soakEnv)
 	}
 	c := newCleaner(t, "soak", 3)
 	c.strict = true
