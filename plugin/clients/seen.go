@@ -10,30 +10,31 @@ import (
 )
 
 // seenClient is an entry of the seen table. Its shard's lock guards it. What
-// every query needs stands first: it is three cache lines long.
+// every query needs stands in its first cache line, which daily[0] ends: a test
+// holds it there.
 type seenClient struct {
-	key        addrKey
-	chain      uint32 // next in the bucket
-	gen        uint32 // new with every use of the entry, so that old tickets miss
-	prev, next uint32 // in the order of last use
-	moved      int64  // Unix ms; when it was last put first
-	last       int64  // Unix ms
-	queries    uint64
-	answers    uint64
-
+	key     addrKey
+	chain   uint32 // next in the bucket
+	gen     uint32 // new with every use of the entry, so that old tickets miss
+	queries uint64
+	answers uint64
+	last    int64 // Unix ms
+	moved   int64 // Unix ms; when it was last put first
+	day     int32 // of daily[0], in days since 1970 UTC
 	daily   [7]uint32
-	day     int32  // of daily[0], in days since 1970 UTC
-	rec     uint32 // of recording recOf: the client's index there
-	recOf   uint32
-	kept    bool // a target of the drill being recorded: not replaced
-	errors  uint64
-	retries uint64
+
+	prev, next uint32 // in the order of last use
+	rec        uint32 // of recording recOf: the client's index there
+	recOf      uint32
+	kept       bool // a target of the drill being recorded: not replaced
+	errors     uint64
+	retries    uint64
 
 	first  int64 // Unix ms
 	hash   uint64
 	scored uint64  // queries when the busiest were last looked for
 	score  float32 // of late, see busiest.go
-	_      [36]byte
+	_      [28]byte
 }
 
 // moveEvery is the precision of the order of last use: an entry that was put

@@ -15,8 +15,7 @@ import (
 
 // TestFloodOfHeldQueries asks for 50,000 DoH queries to be held: never more wait
 // than there is room for, the others are refused at once and counted, and when
-// the drill is over nobody waits. (CoreDNS itself resets a stream over HTTP/2
-// after 5 s, so those that wait change.)
+// the drill is over nobody waits.
 func TestFloodOfHeldQueries(t *testing.T) {
 	if testing.Short() {
 		t.Skip("50,000 streams take too long with -short")

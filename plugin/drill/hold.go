@@ -2,12 +2,19 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 )
 
 // maxHeld is how many queries wait at once, each with its goroutine and its
 // stream (some 20 KiB): more clients than that are told REFUSED.
 const maxHeld = 4096
+
+// lateClient is how long a query is kept after its client's deadline. The
+// deadline came with the query (gRPC), and the client's own timer may fire a
+// little later than ours: what the server sends in between, the client would see.
+const lateClient = time.Second
 
 // held is how a wait ended.
 type held int
@@ -37,13 +44,22 @@ func (e *Engine) hold(ctx context.Context, r *Running, leaving <-chan struct{}) 
 		return heldLeaving
 	default:
 	}
-	select {
-	case <-ctx.Done():
-		return heldGaveUp
-	case <-r.done:
-		return heldEnded
-	case <-leaving:
-		return heldLeaving
+	gone := ctx.Done()
+	var late <-chan time.Time
+	for {
+		select {
+		case <-gone:
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return heldGaveUp
+			}
+			gone, late = nil, time.After(lateClient)
+		case <-late:
+			return heldGaveUp
+		case <-r.done:
+			return heldEnded
+		case <-leaving:
+			return heldLeaving
+		}
 	}
 }
 

@@ -99,6 +99,43 @@ func TestReloadKeepsTheDrill(t *testing.T) {
 	}
 }
 
+// What is held stays silent for longer than CoreDNS's write timeout (5 s), and a
+// client whose deadline the server knows hears nothing at its end either.
+func TestHeldQueriesOutlastTheWriteTimeout(t *testing.T) {
+	s := start(t, drilling)
+	startDrill(t, order(fresh("long"), protocol.ModeDrop, victim+"/32"))
+	var wg sync.WaitGroup
+	for _, transport := range []string{"https", "https3", "grpc"} {
+		a := s.dial(t, transport, victim)
+		wg.Go(func() {
+			began := time.Now()
+			r, err := ask(a, question(), 7*time.Second)
+			if !errors.Is(err, errTimeout) {
+				t.Errorf("%s: got %v, %v after %s; want silence", transport, r, err, time.Since(began))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Clients whose deadline comes with the query are never sent CoreDNS's echo of
+// it, however close the server's timer and theirs fire: many at once, so that some
+// fire late.
+func TestNoEchoAtTheDeadline(t *testing.T) {
+	s := start(t, drilling)
+	startDrill(t, order(fresh("echo"), protocol.ModeDrop, victim+"/32"))
+	a := s.dial(t, "grpc", victim)
+	var wg sync.WaitGroup
+	for range 2000 {
+		wg.Go(func() {
+			if r, err := ask(a, question(), patience); !errors.Is(err, errTimeout) {
+				t.Errorf("got %v, %v; want silence", r, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // Held queries do not keep a Corefile from being replaced, whether or not the
 // next one has the plugin; and without it the drill ends.
 func TestReloadDoesNotWaitForHeldQueries(t *testing.T) {

@@ -3,7 +3,9 @@ package drill
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"firebreakdns.io/firebreak/plugin/clients"
 	"firebreakdns.io/firebreak/plugin/clients/tenure"
@@ -14,6 +16,7 @@ import (
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	ctransport "github.com/coredns/coredns/plugin/pkg/transport"
 )
 
 const pluginName = "drill"
@@ -100,6 +103,9 @@ func setup(c *caddy.Controller) error {
 		}
 		return nil
 	})
+	if overHTTP2(c) {
+		keepStreams(dnsserver.GetConfig(c))
+	}
 	d := &Drill{engine: engine, leave: mine.leave}
 	control.Provide(c, control.Provider{
 		Feature: protocol.FeatureDrill,
@@ -111,6 +117,25 @@ func setup(c *caddy.Controller) error {
 		return d
 	})
 	return nil
+}
+
+// overHTTP2 says whether the server block answers DoH. One block may have several
+// transports, and CoreDNS takes the timeouts of all from the first.
+func overHTTP2(c *caddy.Controller) bool {
+	return slices.ContainsFunc(c.ServerBlockKeys, func(key string) bool {
+		return strings.HasPrefix(key, ctransport.HTTPS+"://")
+	})
+}
+
+// keepStreams lets a DoH stream stay open, unanswered, for as long as a drill can
+// last: after its write timeout (by default 5 s) CoreDNS resets it, which tells
+// the client what a dead node would not. A timeout of the Corefile (see timeouts)
+// stays as it is. It is a timeout for clients that do not read their answers; how
+// many connections those can hold is bounded elsewhere (max_connections).
+func keepStreams(config *dnsserver.Config) {
+	if config.WriteTimeout == 0 {
+		config.WriteTimeout = protocol.MaxDrillSeconds*time.Second + time.Minute
+	}
 }
 
 func parse(c *caddy.Controller) error {
