@@ -22,7 +22,7 @@ func (r Run) Report() Report {
 		Clients: list(r.Clients), ClientsTotal: len(r.Clients), Amended: r.Amended,
 		Unheard: list(r.Unheard), ClockErrorMs: r.ClockErrorMs,
 		Versions: map[string]string{}, Shortened: r.Spec.Timings.Shortened(),
-		Survivors: []ServerReport{}, Monitors: []MonitorReport{},
+		Survivors: []ServerReport{}, Monitors: []MonitorReport{}, Upstreams: []UpstreamReport{},
 	}
 	out.Spec.ProbeToken = ""
 	if r.Phase.Final() || r.Outcome != "" {
@@ -37,6 +37,12 @@ func (r Run) Report() Report {
 		out.Drilled += c.Drilled
 		out.LostSampled = out.LostSampled || c.LostSampled
 	}
+	if r.Spec.OfUpstream() {
+		out.Upstreams = r.upstreamReports()
+		if r.Order != nil {
+			out.Drilled = int(min(r.Order.Drilled, mostCounted))
+		}
+	}
 	for name, p := range r.Peers {
 		if p.Version != "" {
 			out.Versions[name] = p.Version
@@ -45,7 +51,7 @@ func (r Run) Report() Report {
 	out.Baseline = known(r.survivors((*Meter).baseline))
 	out.During = known(r.survivors((*Meter).outage))
 	for _, name := range sortedKeys(r.Traffic) {
-		if m := r.Traffic[name]; name != r.Spec.Server {
+		if m := r.Traffic[name]; r.survives(name) {
 			out.Survivors = append(out.Survivors, ServerReport{Name: name, Baseline: m.baseline().traffic(), During: m.outage().traffic()})
 		}
 	}

@@ -55,6 +55,7 @@ type Run struct {
 	Restarts  int       `json:"restarts,omitempty"`
 
 	Traffic  map[string]*Meter        `json:"traffic,omitempty"`   // by server
+	Flows    map[string]*Flow         `json:"flows,omitempty"`     // of StageUpstream: by zone and address
 	Drilled  map[string]int64         `json:"drilledAt,omitempty"` // first drilled query by client, Unix ms
 	Answered map[string]Answer        `json:"answered,omitempty"`  // first answer elsewhere seen after it
 	Lookups  map[string]*MonitorTally `json:"lookups,omitempty"`
@@ -121,6 +122,10 @@ func (r Run) clone() Run {
 	r.Peers = cloneMap(r.Peers)
 	r.Traffic = cloneMap(r.Traffic)
 	for _, m := range r.Traffic {
+		m.Recent = slices.Clone(m.Recent)
+	}
+	r.Flows = cloneMap(r.Flows)
+	for _, m := range r.Flows {
 		m.Recent = slices.Clone(m.Recent)
 	}
 	r.Lookups = cloneMap(r.Lookups)

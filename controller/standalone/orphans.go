@@ -32,6 +32,9 @@ func (c *Controller) endOrphans(ctx context.Context) {
 		if d := s.State.Drill; d != nil && d.Ended == nil && slices.Contains(c.orphans, d.ID) {
 			c.endOrphan(ctx, run.Action{Kind: run.ActEnd, Server: s.Name, BootID: s.State.BootID, Drill: d.ID})
 		}
+		if o := s.State.Outage; o != nil && o.Ended == nil && slices.Contains(c.orphans, o.ID) {
+			c.endOrphan(ctx, run.Action{Kind: run.ActEnd, Server: s.Name, BootID: s.State.BootID, Drill: o.ID, Upstream: o.Address})
+		}
 		if r := s.State.Recording; r != nil && !r.Frozen && slices.Contains(c.orphans, r.Drill) {
 			c.endOrphan(ctx, run.Action{Kind: run.ActUnrecord, Server: s.Name, BootID: s.State.BootID, Drill: r.Drill})
 		}

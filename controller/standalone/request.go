@@ -88,25 +88,20 @@ func fieldNames(t reflect.Type) []string {
 // specOf is what a request asks for, with defaults where it says nothing.
 func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 	s := run.Spec{
-		Server: server, Stage: q.Stage, Mode: q.Mode, Seconds: q.DurationSeconds, Readiness: q.Readiness,
+		Server: server, Stage: q.Stage, Upstream: q.Upstream, Mode: q.Mode, Seconds: q.DurationSeconds, Readiness: q.Readiness,
 		Everyone: q.Everyone, Clients: q.Clients, Exclude: q.Exclude, Reason: q.Reason, By: by, Terminal: q.Terminal,
 		Limits: run.DefaultLimits,
 	}
 	if q.Limits != nil {
 		s.Limits = *q.Limits
 	}
-	if s.Stage == "" {
-		s.Stage = run.StageServer
-	}
-	if s.Mode == "" {
-		s.Mode = protocol.ModeDrop
+	if s.Stage == "" && s.Upstream != "" {
+		s.Stage = run.StageUpstream
 	}
 	if s.Seconds == 0 {
 		s.Seconds = protocol.DefaultDrillSeconds
 	}
-	if s.Readiness == "" {
-		s.Readiness = protocol.ReadinessFail
-	}
+	s = s.WithDefaults()
 	const most = 1000
 	for _, l := range []struct {
 		field string
@@ -132,14 +127,18 @@ func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 // outOfBounds names the request's field that a run of it is out of bounds by.
 func outOfBounds(s run.Spec) string {
 	switch {
-	case s.Stage != run.StageServer:
+	case s.Stage != run.StageServer && !s.OfUpstream():
 		return "stage"
-	case s.Mode != protocol.ModeDrop && s.Mode != protocol.ModeRefused:
+	case !s.AddressesUpstream():
+		return "upstream"
+	case !s.KnowsMode():
 		return "mode"
-	case s.Readiness != protocol.ReadinessFail && s.Readiness != protocol.ReadinessPass:
+	case !s.KnowsReadiness():
 		return "readiness"
 	case s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds:
 		return "durationSeconds"
+	case s.OfUpstream() && len(s.Exclude) > 0:
+		return "exclude"
 	case s.Everyone == (len(s.Clients) > 0):
 		return "clients"
 	}
@@ -154,8 +153,14 @@ func fieldOf(reason run.Reason, s run.Spec) string {
 	case run.ReasonMissing:
 		return "reason"
 	case run.TargetNotFound:
+		if s.OfUpstream() {
+			return "upstream"
+		}
 		return "server"
 	case run.NoTargets:
+		if s.OfUpstream() {
+			return "upstream"
+		}
 		return "clients"
 	}
 	return ""

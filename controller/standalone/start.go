@@ -129,7 +129,7 @@ func (c *Controller) start(ctx context.Context, spec run.Spec) (*drive, error) {
 	if err := c.store.save(&r); err != nil {
 		return nil, err
 	}
-	c.audit.Info("start", "by", spec.By, "run", spec.ID, "server", spec.Server, "mode", spec.Mode, "seconds", spec.Seconds,
+	c.audit.Info("start", "by", spec.By, "run", spec.ID, "server", spec.Server, "upstream", spec.Upstream, "mode", spec.Mode, "seconds", spec.Seconds,
 		"everyone", spec.Everyone, "clients", spec.Clients, "exclude", spec.Exclude, "reason", spec.Reason)
 	return c.drive(r, false), nil
 }
