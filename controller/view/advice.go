@@ -41,7 +41,7 @@ func Advice(r run.Reason) string {
 	case run.OutsideWindow:
 		return "Start it inside the fleet's window, early enough to finish in it, or make it shorter."
 	case run.TargetNotFound:
-		return "Run `firebreak servers` for the names of the fleet's servers."
+		return "Run `firebreak servers` for the names of the fleet's servers, with -o wide also for their upstreams."
 	case run.TargetTooOld:
 		return "Upgrade that server to a version that can drill, with the clients, drill and control directives in its Corefile."
 	case run.TargetBusy:
@@ -63,7 +63,7 @@ func Advice(r run.Reason) string {
 	case run.NoTargets:
 		return "Name clients that ask this server (`firebreak clients affinity`), or drill --everyone."
 	case run.OutOfBounds:
-		return "Ask for 15 to 300 seconds, mode drop or refused, readiness fail or pass."
+		return "Ask for 15 to 300 seconds and a mode of its kind: drop or refused of a server, with readiness fail or pass; blackhole or down of an upstream."
 	case run.ReasonMissing:
 		return "Say why with --reason: it goes into the audit log and the report."
 

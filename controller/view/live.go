@@ -39,6 +39,16 @@ func meaning(p run.Phase) string {
 	return ""
 }
 
+// meaningOf is that of the run's phase, for what it drills.
+func meaningOf(r *run.Report) string {
+	if r.Spec.OfUpstream() {
+		if m := meaningUpstream(r.Phase); m != "" {
+			return m
+		}
+	}
+	return meaning(r.Phase)
+}
+
 // Progress says how far the present phase is: its share, and the seconds it
 // has left; known only of those whose end is set.
 func progress(r *run.Report, now time.Time) (done float64, left time.Duration, ok bool) {
@@ -74,8 +84,12 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	p.line("%s", p.paint(toned(short(what(r), width), Strong)))
 	p.line("%s", phaseLine(p, r.Phase, width))
 	p.line("%s", countdown(p, r, s.Now, width))
-	p.line("%s", short(fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", count(r.Drilled), estimate(r.Lost, r.LostSampled),
-		maybeSeconds(r.TimeToNoticeSeconds), maybeSeconds(r.TimeToMoveSeconds)), width))
+	figures := fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", count(r.Drilled), estimate(r.Lost, r.LostSampled),
+		maybeSeconds(r.TimeToNoticeSeconds), maybeSeconds(r.TimeToMoveSeconds))
+	if r.Spec.OfUpstream() {
+		figures = liveUpstream(r)
+	}
+	p.line("%s", short(figures, width))
 	lines := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
 
 	// A blank, the heads, and a line that counts what does not fit.
@@ -154,11 +168,11 @@ func phaseLine(p *paper, at run.Phase, width int) string {
 func countdown(p *paper, r *run.Report, now time.Time, width int) string {
 	done, left, ok := progress(r, now)
 	if !ok {
-		return short(meaning(r.Phase), width)
+		return short(meaningOf(r), width)
 	}
 	const bar = 24
 	full := int(done * bar)
-	text := fmt.Sprintf(" %2.0f s to go: %s", left.Seconds(), meaning(r.Phase))
+	text := fmt.Sprintf(" %2.0f s to go: %s", left.Seconds(), meaningOf(r))
 	if width < bar+10 {
 		return short(strings.TrimSpace(text), width)
 	}
