@@ -111,7 +111,8 @@ func (r *Run) watchUpstream(o *Observation) {
 		return
 	}
 	onOurs := func(at time.Time) time.Time { return r.Started.Add(at.Sub(r.Order.Started)) }
-	var last time.Time
+	var last, first time.Time
+	why := ""
 	for _, u := range t.upstreams(r.Spec.Upstream) {
 		if at := time.UnixMilli(u.LastAskedMs); u.LastAskedMs != 0 && at.After(last) {
 			last = at
@@ -119,10 +120,13 @@ func (r *Run) watchUpstream(o *Observation) {
 		if u.Healthy || len(u.Transports) == 0 || u.Transports[0].Since == nil || u.Transports[0].Since.Before(r.Order.Started) {
 			continue
 		}
-		if at := onOurs(*u.Transports[0].Since).UTC(); r.NoticedAt.IsZero() || at.Before(r.NoticedAt) {
-			r.NoticedAt = at
-			r.note(at, "%s ejected %s for zone %q (%s)", r.Spec.Server, u.Address, u.Zone, causeOf(u))
+		if at := onOurs(*u.Transports[0].Since).UTC(); first.IsZero() || at.Before(first) {
+			first, why = at, fmt.Sprintf("%s ejected %s for zone %q (%s)", r.Spec.Server, u.Address, u.Zone, causeOf(u))
 		}
+	}
+	if r.NoticedAt.IsZero() && !first.IsZero() {
+		r.NoticedAt = first
+		r.note(first, "%s", why)
 	}
 	switch moved := r.unasked(); {
 	case r.NoticedAt.IsZero():
