@@ -289,10 +289,15 @@ func (c *Controller) others(id string, f *run.Facts) []run.Other {
 			continue
 		}
 		known[r.report.ID] = true
-		if r.on || !r.ended.IsZero() {
+		on, ended := r.on, r.ended
+		if d := c.find(r.report.ID); d != nil { // the file is behind: whoever saw it end may start the next one
+			now := d.snapshot()
+			on, ended = now.On(), now.Ended
+		}
+		if on || !ended.IsZero() {
 			o := run.Other{ID: r.report.ID, Fleet: r.report.Fleet, Server: r.report.Server, Schedule: r.report.Spec.Schedule}
-			if !r.on {
-				o.Ended = r.ended
+			if !on {
+				o.Ended = ended
 			}
 			out = append(out, o)
 		}

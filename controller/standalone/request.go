@@ -137,6 +137,8 @@ func outOfBounds(s run.Spec) string {
 		return "readiness"
 	case s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds:
 		return "durationSeconds"
+	case s.OfUpstream() && len(s.Clients) > 0:
+		return "clients"
 	case s.OfUpstream() && len(s.Exclude) > 0:
 		return "exclude"
 	case s.Everyone == (len(s.Clients) > 0):
@@ -146,14 +148,14 @@ func outOfBounds(s run.Spec) string {
 }
 
 // fieldOf is the request's field that a refusal is about, where it is about one.
-func fieldOf(reason run.Reason, s run.Spec) string {
+func fieldOf(reason run.Reason, s run.Spec, f *run.Facts) string {
 	switch reason {
 	case run.OutOfBounds:
 		return outOfBounds(s)
 	case run.ReasonMissing:
 		return "reason"
 	case run.TargetNotFound:
-		if s.OfUpstream() {
+		if f.Server(s.Server) != nil {
 			return "upstream"
 		}
 		return "server"

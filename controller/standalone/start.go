@@ -123,7 +123,7 @@ func (c *Controller) start(ctx context.Context, spec run.Spec) (*drive, error) {
 	}
 	checks := run.Guards(spec, facts)
 	if no := run.FirstRefusal(checks); no != nil {
-		return nil, &refusal{checks: checks, first: *no, field: fieldOf(no.Reason, spec)}
+		return nil, &refusal{checks: checks, first: *no, field: fieldOf(no.Reason, spec, &facts)}
 	}
 	r := run.New(spec, c.now())
 	if err := c.store.save(&r); err != nil {
