@@ -47,6 +47,19 @@ func (a Asked) perSecond(from Asked) float64 {
 	return float64(n) / over.Seconds()
 }
 
+// at is what the counter said at a moment between the last two readings, by the
+// usual rate from the one before: what was sent into the outage until the next
+// reading counts, and what was sent before it does not.
+func (m *Flow) at(ms int64) Asked {
+	n := len(m.Recent)
+	if n < 2 {
+		return m.Recent[n-1]
+	}
+	before, after := m.Recent[n-2], m.Recent[n-1]
+	usual := m.BaseTo.perSecond(m.BaseFrom) * float64(ms-before.AtMs) / 1000
+	return Asked{BootID: after.BootID, AtMs: ms, Asked: min(before.Asked+uint64(max(usual, 0)), after.Asked)}
+}
+
 // readFlows takes in what the drilled server says of its upstreams.
 func (r *Run) readFlows(t *ServerFacts) {
 	if p := r.drilled(); p != nil && p.BootID != t.State.BootID {
@@ -80,8 +93,8 @@ func (r *Run) readFlows(t *ServerFacts) {
 			}
 			m.BaseTo = now
 		case out:
-			if m.OutFrom.BootID == "" { // the last one before: what went there first counts too
-				m.OutFrom = m.Recent[max(len(m.Recent)-2, 0)]
+			if m.OutFrom.BootID == "" {
+				m.OutFrom = m.at(on.Started.UnixMilli())
 			}
 			m.OutTo = now
 			if !u.Healthy {
