@@ -123,6 +123,9 @@ func (r *Run) watchUpstream(o *Observation) {
 	if t == nil || !t.Heard || t.State.BootID != r.drilled().BootID {
 		return
 	}
+	if on := outageOf(&t.State); on == nil || on.ID != r.Spec.ID {
+		return // what it asks and ejects now is another matter
+	}
 	onOurs := func(at time.Time) time.Time { return r.Started.Add(at.Sub(r.Order.Started)) }
 	var last, first time.Time
 	why := ""

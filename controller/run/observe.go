@@ -84,6 +84,9 @@ func (r *Run) follow(p *Peer, t *ServerFacts) {
 // anew each time: the measured offset gets better, and after a restart of ours
 // it may be another one altogether.
 func (r *Run) order(d protocol.DrillState, p *Peer) {
+	if d.Ended == nil && r.Order != nil && r.Order.Ended != nil {
+		return // an answer that was long on its way: what ended stays ended
+	}
 	r.Order = &d
 	started := time.UnixMilli(p.corrected(d.Started.UnixMilli())).UTC()
 	switch by := started.Sub(r.Started); {
