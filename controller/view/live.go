@@ -206,17 +206,24 @@ func Changes(before, r *run.Report, s Style) []string {
 	var lines []string
 	say := func(t time.Time, v Value) { lines = append(lines, at(t)+"  "+p.paint(v)) }
 
-	seen := 0
+	// Some of what happened is learnt after what came later, and stands before it.
+	told := map[string]int{}
 	was := map[string]run.Verdict{}
 	if before == nil {
 		lines = append(lines, p.paint(toned("drill "+r.ID+": "+what(r), Strong)))
 	} else {
-		seen = min(len(before.Timeline), len(r.Timeline))
+		for _, e := range before.Timeline {
+			told[e.What]++
+		}
 		for _, c := range before.Clients {
 			was[c.Address] = c.Verdict
 		}
 	}
-	for _, e := range r.Timeline[seen:] {
+	for _, e := range r.Timeline {
+		if told[e.What] > 0 {
+			told[e.What]--
+			continue
+		}
 		say(e.At, plain(e.What))
 	}
 	for _, c := range sorted(r.Clients) {
