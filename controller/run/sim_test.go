@@ -337,7 +337,7 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 // do carries an action out on the simulated server.
 func (s *sim) do(a Action) {
 	v := s.server(a.Server)
-	res := Result{Kind: a.Kind, Server: a.Server, At: s.clock()}
+	res := Result{Kind: a.Kind, Server: a.Server, BootID: a.BootID, At: s.clock()}
 	if s.diskFull && (a.Kind == ActRecord || a.Kind == ActOrder) { // as the shell has it: what is not on disk is not done
 		res.Error = "not sent: the run cannot be written down"
 		s.results = append(s.results, res)
