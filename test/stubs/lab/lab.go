@@ -39,7 +39,7 @@ func gateway(on Segment, addr netip.Addr) (netip.Prefix, error) {
 			return g, nil
 		}
 	}
-	return netip.Prefix{}, fmt.Errorf("%s does not lie in %s %v", addr, on, gateways[on])
+	return netip.Prefix{}, fmt.Errorf("%s does not lie in %s (%s, %s)", addr, on, gateways[on][0].Masked(), gateways[on][1].Masked())
 }
 
 // Lab is a router and the hosts behind it.
