@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,7 +61,7 @@ func (s *server) exchanger(t *testing.T, transport, from string) exchanger {
 func TestEverythingAtOnce(t *testing.T) {
 	const lasts = 6 * time.Second
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, append(notOurs, before)...) }) // after the server's end
+	t.Cleanup(func() { goleak.VerifyNone(t, slices.Concat(notOurs, []goleak.Option{before})...) }) // after the server's end
 	s := start(t, drilling)
 
 	ctx, cancel := context.WithTimeout(context.Background(), lasts)

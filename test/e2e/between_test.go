@@ -135,11 +135,16 @@ func (b *between) relay(w http.ResponseWriter, r *http.Request, change func([]by
 // pass is no fault.
 func pass(b *between, w http.ResponseWriter, r *http.Request) { b.relay(w, r, nil) }
 
-// slow calls take so much longer to arrive; none is lost.
-func slow(by time.Duration) fault {
+// slow calls take so much longer to arrive, and orders to record longer still; none
+// is lost.
+func slow(by, record time.Duration) fault {
 	return func(b *between, w http.ResponseWriter, r *http.Request) {
 		b.struck.Add(1)
-		time.Sleep(by)
+		wait := by
+		if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, protocol.PathRecordings) {
+			wait = record
+		}
+		time.Sleep(wait)
 		b.relay(w, r, nil)
 	}
 }

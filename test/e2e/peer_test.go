@@ -108,14 +108,14 @@ func TestPeerSlow(t *testing.T) {
 	l, b := peerLab(t, 107)
 	c := l.controller("c", short())
 	time.Sleep(2 * time.Second)
-	b.set(slow(1500 * time.Millisecond))
+	b.set(slow(time.Second, 4*time.Second))
 	id := c.begin(15)
 	report := c.final(id, 50*time.Second)
 	if b.struck.Load() == 0 {
 		t.Fatal("nothing was slow")
 	}
 	l.incomplete(report, "began to record late")
-	if u := unheard(report, "ns2"); u == nil || u.From == nil || report.Started == nil || u.From.Sub(*report.Started) > 3*time.Second {
+	if u := unheard(report, "ns2"); u == nil || u.From == nil || report.Started == nil || u.From.Sub(*report.Started) > 6*time.Second {
 		t.Errorf("the outage began at %v; not heard: %+v", report.Started, report.Unheard)
 	}
 	if v := l.verdict(report, 10); v != run.Followed {
