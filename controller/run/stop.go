@@ -50,6 +50,9 @@ var stopRules = []stopRule{
 		// Without its plugin a server says nothing of the drill any more.
 		t := o.Facts.Server(r.Spec.Server)
 		there := t != nil && t.Heard && t.State.BootID == r.drilled().BootID
+		if there && t.incompatible() != "" { // this controller is another version than the one that began
+			return fmt.Sprintf("nothing may be asked of %s any more: %s", t.Name, t.incompatible())
+		}
 		switch removed := r.Order != nil && r.Order.End == protocol.EndRemoved; {
 		case r.Spec.OfUpstream() && (removed || there && !t.Has(protocol.FeatureUpstreams)):
 			return "the hedge plugin was taken out of the server's Corefile"

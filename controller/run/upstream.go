@@ -170,7 +170,7 @@ func upstreamNotFound(s Spec, f *Facts) (string, bool) {
 	switch {
 	case t == nil:
 		return fmt.Sprintf("the fleet %s has no server %q; it has %s", s.Fleet, s.Server, f.serverNames()), true
-	case !t.Heard || !s.AddressesUpstream(): // TargetBusy, or OutOfBounds, says it
+	case !t.Heard || t.incompatible() != "" || !s.AddressesUpstream(): // another guard says it
 	case !t.Has(protocol.FeatureUpstreams):
 		return fmt.Sprintf("%s has no upstreams that a drill could take away: its Corefile has no \"hedge\" (\"forward\" cannot be drilled)", s.Server), true
 	case len(t.upstreams(s.Upstream)) == 0:
