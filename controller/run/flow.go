@@ -120,7 +120,7 @@ func (r *Run) taken() []*Flow {
 // start of the outage, so that no clock but its matters.
 func (r *Run) watchUpstream(o *Observation) {
 	t := o.Facts.Server(r.Spec.Server)
-	if t == nil || !t.Heard || t.State.BootID != r.drilled().BootID {
+	if t == nil || !t.Heard || t.State.BootID != r.drilled().BootID || r.Order == nil {
 		return
 	}
 	if on := outageOf(&t.State); on == nil || on.ID != r.Spec.ID {

@@ -1,6 +1,11 @@
 package run
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"firebreakdns.io/firebreak/plugin/pkg/protocol"
+)
 
 // TestFlowAt: what the counter said between two readings is told by the usual
 // rate, and lies between the two.
@@ -19,5 +24,31 @@ func TestFlowAt(t *testing.T) {
 		if got := m.at(10_500); got.Asked != x.want || got.BootID != "b" {
 			t.Errorf("%s: %+v, want %d", name, got, x.want)
 		}
+	}
+}
+
+// An upstream of which a server keeps no health is refused: nothing would notice.
+func TestNoUpstreamHealth(t *testing.T) {
+	s := Spec{Server: "a", Upstream: "10.0.0.1:53"}.WithDefaults()
+	if s.OfUpstream() {
+		t.Fatal("the stage is asked for, not guessed")
+	}
+	s.Stage = StageUpstream
+	up := protocol.UpstreamState{Zone: ".", Address: "10.0.0.1:53", Healthy: true}
+	f := Facts{Now: time.Now(), Servers: []ServerFacts{{Name: "a", Heard: true, State: protocol.State{Upstreams: []protocol.UpstreamState{up}}}}}
+	refused := func() bool {
+		for _, c := range Guards(s, f) {
+			if c.Reason == NoHealthCheck {
+				return !c.Passed
+			}
+		}
+		return false
+	}
+	if !refused() {
+		t.Error("without any health it is not refused")
+	}
+	f.Servers[0].State.Upstreams[0].Transports = []protocol.UpstreamTransport{{Transport: "udp"}}
+	if refused() {
+		t.Error("with it, it is")
 	}
 }
