@@ -38,7 +38,8 @@ func (r Run) Report() Report {
 	}
 	if r.Phase.Final() {
 		out.Lost = r.lostInAll()
-	} else if r.Order != nil { // its server counts whom its recording has no room for, too
+	}
+	if r.Order != nil && (!r.Phase.Final() || out.Drilled == 0) { // its server counts, whatever becomes of its recording
 		out.Drilled = max(out.Drilled, int(min(r.Order.Drilled, mostCounted)))
 	}
 	for name, p := range r.Peers {

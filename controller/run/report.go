@@ -57,6 +57,9 @@ type Report struct {
 	Reason  Reason  `json:"reason"`  // why: a constant
 	Message string  `json:"message"` // why, in words
 	Spec    Spec    `json:"spec"`
+	// Unsaved is why the run, as it is here, is not on the controller's disk yet;
+	// left out where it is.
+	Unsaved string `json:"unsaved,omitempty"`
 
 	Verdicts Verdicts `json:"verdicts"`
 	Coverage *float64 `json:"coverage"` // followed / (followed + stuck); null where nobody can be counted

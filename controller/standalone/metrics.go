@@ -92,7 +92,9 @@ func lastRun(gauge func(*prometheus.Desc, float64, ...string), name string, r *r
 	for verdict, n := range map[run.Verdict]int{run.Followed: r.Verdicts.Followed, run.Stuck: r.Verdicts.Stuck, run.Quiet: r.Verdicts.Quiet, run.Elsewhere: r.Verdicts.Elsewhere, run.Unknown: r.Verdicts.Unknown} {
 		gauge(desc("drill_last_run_clients", "Clients of the last run by verdict.", "fleet", "verdict"), float64(n), name, string(verdict))
 	}
-	gauge(desc("drill_last_run_lost", "Questions of the last run that were drilled and answered nowhere else.", "fleet"), float64(r.Lost), name)
+	if r.Lost != nil {
+		gauge(desc("drill_last_run_lost", "Questions of the last run that were drilled and answered nowhere else; missing where that is not known.", "fleet"), float64(*r.Lost), name)
+	}
 	for _, x := range []struct {
 		d *prometheus.Desc
 		v *float64

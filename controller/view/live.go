@@ -74,7 +74,11 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	p.line("%s", p.paint(toned(short(what(r), width), Strong)))
 	p.line("%s", phaseLine(p, r.Phase, width))
 	p.line("%s", countdown(p, r, s.Now, width))
-	p.line("%s", short(fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", count(r.Drilled), estimate(r.Lost, r.LostSampled),
+	drilled := unknown // until the server is out
+	if r.Started != nil {
+		drilled = count(r.Drilled)
+	}
+	p.line("%s", short(fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", drilled, estimate(r.Lost, r.LostSampled),
 		maybeSeconds(r.TimeToNoticeSeconds), maybeSeconds(r.TimeToMoveSeconds)), width))
 	lines := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
 
@@ -83,12 +87,7 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	if len(r.Clients) == 0 || room < 1 {
 		return lines
 	}
-	t := clientTable(r)
-	t.Columns, t.Rows = t.Columns[:6], clone(t.Rows, room, 6)
-	if !fits(t, width) { // a narrow terminal has no room for names
-		t.Columns[1].Wide = true
-		t = t.narrow()
-	}
+	t := liveTable(r, room, width)
 	q := &paper{color: s.Color && fits(t, width)}
 	q.table(t, "")
 	lines = append(lines, "")
@@ -104,12 +103,30 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	return lines
 }
 
-func clone(rows [][]Value, most, columns int) [][]Value {
-	out := make([][]Value, 0, min(len(rows), most))
-	for _, row := range rows[:min(len(rows), most)] {
-		out = append(out, row[:columns])
+// liveTable are the first clients, in as many columns as the width has room
+// for. Lost questions are known at the end only. Who it is and how it fares stays
+// the longest: where nothing else fits, a name stands for its address.
+func liveTable(r *run.Report, most, width int) Table {
+	all := clientTable(r)
+	all.Rows = all.Rows[:min(len(all.Rows), most)]
+	for _, fields := range [][]string{
+		{"address", "name", "verdict", "failoverSeconds", "drilled", "answeredBy"},
+		{"address", "name", "verdict", "failoverSeconds", "drilled"},
+		{"address", "name", "verdict", "failoverSeconds"},
+	} {
+		if t := all.only(fields...); fits(t, width) {
+			return t
+		}
 	}
-	return out
+	for _, row := range all.Rows {
+		if row[1].Text != unknown {
+			row[0] = row[1]
+		}
+	}
+	if t := all.only("address", "verdict", "failoverSeconds"); fits(t, width) {
+		return t
+	}
+	return all.only("address", "verdict")
 }
 
 // fits reports whether no line of the table is longer than width.

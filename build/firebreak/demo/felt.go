@@ -137,8 +137,8 @@ func compare(p *player, f felt, c *run.ClientReport) string {
 			return fmt.Sprintf("the report says that it took %.1f s, the client itself waited %.1f s", *c.FailoverSeconds, f.Waited.Seconds())
 		}
 	}
-	if f.Lost == 0 && c.Lost > 0 && !c.LostSampled {
-		return fmt.Sprintf("the report says that %d of its questions were lost, the client itself lost none", c.Lost)
+	if f.Lost == 0 && c.Lost != nil && *c.Lost > 0 && !c.LostSampled {
+		return fmt.Sprintf("the report says that %d of its questions were lost, the client itself lost none", *c.Lost)
 	}
 	return ""
 }
