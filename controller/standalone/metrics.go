@@ -70,7 +70,8 @@ func (x collector) Collect(out chan<- prometheus.Metric) {
 		gauge(desc("server_heard", "1 while the server's control endpoint answers.", "fleet", "server"), oneIf(s.Heard), config.Fleet, s.Name)
 		gauge(desc("server_clock_offset_seconds", "The server's clock minus the controller's.", "fleet", "server"), float64(s.OffsetMs)/1000, config.Fleet, s.Name)
 	}
-	for _, r := range c.store.list() {
+	gauge(desc("state_writable", "1 while the state folder can be written to; else no drill starts, and reports wait in memory.", "fleet"), oneIf(c.store.bad() == ""), config.Fleet)
+	for _, r := range c.runs() {
 		if r.report.Outcome != "" && r.report.Phase.Final() && r.report.Outcome != run.Refusal {
 			lastRun(gauge, config.Fleet, &r.report)
 			break
