@@ -24,6 +24,14 @@ var (
 	serverName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?$`)
 )
 
+// CheckServerName says whether a server can have that name.
+func CheckServerName(name string) error {
+	if !serverName.MatchString(name) {
+		return fmt.Errorf("%q is no name of a server: use 1 to 40 of a-z, 0-9, '.' and '-', with a letter or digit at both ends", name)
+	}
+	return nil
+}
+
 // checker turns a File into a Config, and notes everything that is wrong.
 type checker struct {
 	strict
@@ -84,8 +92,8 @@ func (c *checker) checkServers() {
 	names, addresses, controls := map[string]string{}, map[netip.AddrPort]string{}, map[string]string{}
 	for i, s := range c.config.File.Servers {
 		at := fmt.Sprintf("servers[%d]", i)
-		if !serverName.MatchString(s.Name) {
-			c.bad(at+".name", "%q is no name of a server: use 1 to 40 of a-z, 0-9, '.' and '-', with a letter or digit at both ends", s.Name)
+		if err := CheckServerName(s.Name); err != nil {
+			c.bad(at+".name", "%v", err)
 		} else if other, twice := names[s.Name]; twice {
 			c.bad(at+".name", "%q is the name of %s (line %d) too: give each server its own", s.Name, other, c.lines[other])
 		}

@@ -46,7 +46,7 @@ the drill itself fails: one client is stuck on purpose.`,
 			}
 			if errors.Is(err, context.Canceled) {
 				fmt.Fprintln(a.Err, "Interrupted; everything was taken down again.")
-				return &silent{exitError}
+				return &silent{exitInterrupted}
 			}
 			return err
 		},
