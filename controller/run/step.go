@@ -193,7 +193,7 @@ func (r *Run) advanceOut(o *Observation, now time.Time) []Action {
 	}
 	r.watch(o, now)
 	if !r.NoticedAt.IsZero() {
-		r.enter(Noticed, now, "noticed after %.1f s", r.NoticedAt.Sub(r.Started).Seconds())
+		r.enter(Noticed, now, "noticed after %s", Seconds(r.NoticedAt.Sub(r.Started).Seconds()))
 		return actions
 	}
 	return append(actions, r.untilEnd(now)...)

@@ -108,12 +108,7 @@ func noneOr(n int) string {
 	return fmt.Sprint(n)
 }
 
-func short(d time.Duration) string {
-	if d < time.Second {
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
-}
+func short(d time.Duration) string { return run.Seconds(d.Seconds()) }
 
 // agreeWithin is how far the client's clock and the servers' may be apart on
 // one machine: a busy one reads its packets late.
