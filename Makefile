@@ -13,7 +13,7 @@ RACE := ./plugin/... ./controller/fleet/... ./controller/standalone/...
 
 export GOFLAGS ?= -mod=readonly
 
-.PHONY: help build demo test soak cluster lint clean
+.PHONY: help build demo test soak bench chaos cluster lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -32,6 +32,12 @@ test: ## every test that can run here; says what it skipped
 
 soak: cluster ## what is long by nature: ten clusters, long drills of real resolvers; as root
 	FIREBREAK_SOAK=1 go test -count=1 -v -timeout 60m -run 'Soak|Long' ./test/cluster ./test/stubs
+
+bench: ## what an answer costs, beside other servers, into docs/performance.md: 35 quiet minutes; as root
+	go run ./test/bench -install -docs docs/performance.md
+
+chaos: ## one DNS server of four dies, three ways, into docs/performance.md: 8 minutes; as root
+	go run ./test/avalanche -docs docs/performance.md
 
 cluster: ## the programs of the test cluster, built once into the cache
 	go run ./test/cluster build

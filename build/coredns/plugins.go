@@ -5,6 +5,8 @@ import (
 	_ "firebreakdns.io/firebreak/plugin/clients"
 	_ "firebreakdns.io/firebreak/plugin/control"
 	_ "firebreakdns.io/firebreak/plugin/drill"
+	_ "firebreakdns.io/firebreak/plugin/hedge"
+	_ "firebreakdns.io/firebreak/plugin/nodecache"
 
 	_ "github.com/coredns/caddy/onevent"
 	_ "github.com/coredns/coredns/plugin/acl"

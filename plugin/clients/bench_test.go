@@ -40,10 +40,13 @@ func BenchmarkClients(b *testing.B) {
 				addrs[i] = netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
 			}
 			now := Now()
-			for range 2 { // admitted at the second query
-				for _, a := range addrs {
+			for _, a := range addrs {
+				for range 2 { // admitted at the second query
 					table.Query(Query{Addr: a}, now)
 				}
+			}
+			if n := table.Len(); n != DefaultMax {
+				b.Fatalf("%d clients are in the table, want %d", n, DefaultMax)
 			}
 			if bc.recording {
 				if _, problem := table.Record("bench", protocol.RecordingOrder{Fleet: "bench", Seconds: 600}, now); problem != nil {

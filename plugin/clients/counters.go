@@ -23,12 +23,14 @@ var latencyBounds = func() (b [latencyBuckets - 1]int64) {
 // counters are a shard's part of protocol.Stats; its lock guards them. They
 // only grow.
 type counters struct {
-	queries, retries, answers uint64
-	servfail, refused         uint64
-	drilled                   uint64
-	retriesLost               uint64 // questions forgotten before their 6 s were over
-	lastAnswer                int64  // Unix ms
-	latency                   [latencyBuckets]uint64
+	queries, answers uint64
+	retries          uint64
+	lastAnswer       int64 // Unix ms
+	latency          [latencyBuckets]uint64
+	servfail         uint64
+	refused          uint64
+	drilled          uint64
+	retriesLost      uint64 // questions forgotten before their 6 s were over
 }
 
 func (c *counters) answer(rcode int, took int64, ms int64) {

@@ -34,7 +34,7 @@ type seenClient struct {
 	hash   uint64
 	scored uint64  // queries when the busiest were last looked for
 	score  float32 // of late, see busiest.go
-	_      [28]byte
+	_      [36]byte
 }
 
 // moveEvery is the precision of the order of last use: an entry that was put

@@ -36,6 +36,7 @@ const (
 type Table struct {
 	seed   seed
 	infra  atomic.Pointer[bart.Lite] // who is no client; nil: nobody
+	_      [24]byte                  // each shard begins a cache line
 	shards [shardCount]shard
 
 	// admission is taken before any shard's lock and guards what follows.
@@ -53,17 +54,21 @@ type Table struct {
 	recordings uint32     // so far
 }
 
+// shard is made so that a query and its answer write to one cache line of it: its
+// lock and, behind it, the counters of an answer that went well. Every further
+// line would travel between the cores with them. Tests hold it there.
 type shard struct {
-	mu      sync.Mutex
+	mu    sync.Mutex
+	count counters
+	size  int
+	live  order // entries that may be replaced
+	kept  order // entries of targets
+
 	heads   []uint32 // of the chains of entries, by hash
-	live    order    // entries that may be replaced
-	kept    order    // entries of targets
-	size    int
 	door    []doorSlot
 	retries retryTable
-	count   counters
 	rec     *recordingShard // nil: nothing is recorded
-	_       [64]byte        // keeps the next shard's lock on another cache line
+	_       [600]byte       // 1 KiB each: what is allocated with more than 32 KiB begins a page
 }
 
 // NewTable is an empty table for up to size clients (MinMax to MaxMax). All of
@@ -152,14 +157,15 @@ func (t *Table) InfrastructurePrefixes() []netip.Prefix {
 // Query counts a query that has arrived. What becomes of it is to be reported
 // on the ticket: Answered or Drilled, or nothing if it never gets an answer. It
 // does not allocate, but for the growth of a running recording.
-func (t *Table) Query(q Query, now Moment) Ticket {
+func (t *Table) Query(q Query, now Moment) (tk Ticket) {
 	if t.Infrastructure(q.Addr) || !q.Addr.IsValid() {
-		return Ticket{}
+		return tk
 	}
 	k := keyOf(q.Addr)
 	h := t.seed.addr(k)
 	pair := t.seed.pair(h, q.Question) | 1
-	tk := Ticket{addr: k, hash: h, question: q.Question, began: now.Mono, slotTag: pair, state: ticketOpen}
+	tk.addr, tk.hash, tk.question, tk.began = k, h, q.Question, now.Mono
+	tk.slotTag, tk.state = pair, ticketOpen
 
 	s := t.shardOf(h)
 	s.mu.Lock()

@@ -285,8 +285,8 @@ func (s *server) newAsker(t *testing.T, scheme, from string) asker {
 		conn, err := tr.Dial(ctx, to, conf, nil)
 		must(err)
 		return &quicAsker{conn, func() { _ = tr.Close(); _ = c.Close() }}
-	case "https":
-		tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true, DialContext: dialer.DialContext}
+	case "https", "https over HTTP/1.1":
+		tr := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: scheme == "https", DialContext: dialer.DialContext}
 		return &httpAsker{"https://" + s.ports["https"] + "/dns-query", tr, tr.CloseIdleConnections}
 	case "https3":
 		c, to := udp(s.ports["https3"])

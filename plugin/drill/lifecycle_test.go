@@ -105,7 +105,7 @@ func TestHeldQueriesOutlastTheWriteTimeout(t *testing.T) {
 	s := start(t, drilling)
 	startDrill(t, order(fresh("long"), protocol.ModeDrop, victim+"/32"))
 	var wg sync.WaitGroup
-	for _, transport := range []string{"https", "https3", "grpc"} {
+	for _, transport := range []string{"https", "https3", "grpc", "https over HTTP/1.1"} {
 		a := s.dial(t, transport, victim)
 		wg.Go(func() {
 			began := time.Now()

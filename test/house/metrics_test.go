@@ -29,14 +29,34 @@ var labels = map[string]string{
 	"type":      "a query type that CoreDNS names, or other",
 	"rcode":     "a response code",
 	"family":    "1 or 2",
+	"errortype": "a constant; NodeLocal DNSCache has it",
+	"to":        "an upstream's address, whose series go with it",
+	"why":       "a constant",
+	"cause":     "a constant",
+	"source":    "a constant, or an upstream as the Corefile has it",
 }
 
 // noData are plugins and metrics that are not on the way of a query, so that
 // there is no server to name.
 var noData = map[string]bool{
-	"coredns_control":          true,
-	"coredns_drill_ends_total": true, // drills are the process's
-	"coredns_clients_client_":  true, // the table is the process's
+	"coredns_control":                true,
+	"coredns_drill_ends_total":       true, // drills are the process's
+	"coredns_clients_client_":        true, // the table is the process's
+	"coredns_nodecache_entries":      true, // the store is the process's
+	"coredns_nodecache_bytes":        true,
+	"coredns_nodecache_evictions":    true,
+	"coredns_nodecache_setup_errors": true, // the node's
+	// What is known of an upstream is shared by all who ask it.
+	"coredns_hedge_asked":           true,
+	"coredns_hedge_answer_duration": true,
+	"coredns_hedge_late_answers":    true,
+	"coredns_hedge_budget_denied":   true,
+	"coredns_hedge_ejections":       true,
+	"coredns_hedge_mismatches":      true,
+	"coredns_hedge_source_errors":   true,
+	"coredns_hedge_ejected":         true,
+	"coredns_hedge_upstreams":       true,
+	"coredns_hedge_loop":            true,
 }
 
 // metric is one in the source.

@@ -22,6 +22,7 @@ const (
 	ReasonDrillEnded     Reason = "DrillEnded"       // 409: this drill has ended here and stays ended
 	ReasonNotRecording   Reason = "NotRecording"     // 409: an order needs its recording first
 	ReasonOtherRecording Reason = "OtherRecording"   // 409: another drill is being recorded
+	ReasonLastHealthy    Reason = "LastHealthy"      // 409: nothing else would answer
 	ReasonTooLarge       Reason = "TooLarge"         // 413
 	ReasonInternal       Reason = "Internal"         // 500
 	ReasonBusy           Reason = "Busy"             // 503: as many of these are on as there may be; try again in a second

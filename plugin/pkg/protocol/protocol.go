@@ -24,6 +24,7 @@ const (
 	PathDrills     = "/v1/drill/"      // + id: DELETE (end); + id + "/renew": POST; both answer DrillState
 	PathRecordings = "/v1/recordings/" // + drill's id: PUT RecordingOrder, GET Recording, DELETE
 	PathClients    = "/v1/clients"     // GET SeenPage
+	PathUpstreams  = "/v1/upstreams/"  // + address + "/outage": PUT OutageOrder, DELETE (?id=); both answer OutageState
 )
 
 // BootHeader names the process that a call is meant for, by its boot ID. It is
@@ -37,6 +38,7 @@ const (
 	FeatureDrill      = "drill"      // the drill plugin is on: PathDrill, PathDrills
 	FeatureRecordings = "recordings" // the clients plugin is on: PathRecordings, PathStats
 	FeatureClients    = "clients"    // the clients plugin is on: PathClients
+	FeatureUpstreams  = "upstreams"  // the hedge plugin is on: PathUpstreams
 )
 
 // Names in certificates: URI names of the subject, never an IP address, since
@@ -64,7 +66,9 @@ type State struct {
 	LastAnswerMs int64           `json:"lastAnswerMs,omitempty"` // last time a client was answered with no error (Unix ms); 0: never
 	// ProbeMark (hex) is random and new with every process. A query that carries it
 	// in a ProbeOption is a controller's probe, and counts as no client's.
-	ProbeMark string `json:"probeMark,omitempty"`
+	ProbeMark string          `json:"probeMark,omitempty"`
+	Upstreams []UpstreamState `json:"upstreams,omitempty"` // by zone, then address
+	Outage    *OutageState    `json:"outage,omitempty"`    // of an upstream: running, or the last one that ended
 }
 
 // ReadyState says how this server's readiness is asked, as its Corefile has it.

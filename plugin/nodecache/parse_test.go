@@ -1,0 +1,97 @@
+package nodecache
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coredns/caddy"
+)
+
+func parsed(t *testing.T, corefile string) (*options, *processOptions, error) {
+	t.Helper()
+	c := caddy.NewTestController("dns", corefile)
+	c.ServerBlockKeys = []string{"."}
+	p := &processOptions{}
+	o, err := parse(c, p)
+	return o, p, err
+}
+
+func TestParse(t *testing.T) {
+	o, p, err := parsed(t, "nodecache")
+	if err != nil || o.lifetimes.positive.most != 30 || o.lifetimes.negative.most != 5 || o.lifetimes.failure != 5 || p.size() != 32<<20 || o.zones[0] != "." {
+		t.Error(o, p, err)
+	}
+	if o.holdFor(positive, "a.example.") != 3600 || o.holdFor(positive, "a.svc.cluster.local.") != 600 || o.holdFor(failure, "a.example.") != 0 {
+		t.Error("held for the wrong time")
+	}
+	o, p, err = parsed(t, `nodecache 60 example.org {
+		success 9984 300 2
+		denial 9984 7
+		servfail 2s
+		disable denial bad.example.org
+		prefetch 5 2m 20%
+		serve_stale 2h verify 100ms 20s 3s
+		serve_stale_policy prefer_positive 1m
+		bytes 64MiB
+		snapshot /tmp/cache 1MiB
+	}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.lifetimes.positive != (limits{300, 2}) || o.lifetimes.negative != (limits{7, 0}) || o.lifetimes.failure != 2 ||
+		o.prefetch != 5 || o.prefetchGap != 2*time.Minute || o.prefetchPercent != 20 || o.holdAll != 2*time.Hour || o.staleWait != 100*time.Millisecond ||
+		o.staleTTL != 20 || o.failureRecheck != 3*time.Second || o.prefer != time.Minute || p.bytes != 64<<20 || p.snapshot != "/tmp/cache" || p.snapshotSize != 1<<20 {
+		t.Errorf("%+v %+v", o, p)
+	}
+	if o.covers("a.example.com.") || !o.covers("a.example.org.") || o.stores(nxdomain, "x.bad.example.org.") || !o.stores(positive, "x.bad.example.org.") {
+		t.Error("zones")
+	}
+	o, _, err = parsed(t, "nodecache {\nserve_stale off\n}")
+	if err != nil || o.holdFor(positive, "a.") != 0 {
+		t.Error(err)
+	}
+	o, _, err = parsed(t, "nodecache {\nserve_stale 1h immediate 15s\n}")
+	if err != nil || o.staleWait != 0 || o.staleTTL != 15 {
+		t.Error(err)
+	}
+}
+
+// TestParseErrors: every error says which word, and what is allowed.
+func TestParseErrors(t *testing.T) {
+	for _, c := range []struct{ options, says string }{
+		{"sucess 0 30", `unknown option "sucess": there are success, denial`},
+		{"keepttl", "keepttl: nodecache has no such option"},
+		{"success", "success wants CAPACITY [TTL] [MINTTL]"},
+		{"success many", `"many" is no capacity: write 0`},
+		{"success 0 0", "success TTL 0: use a number of seconds from 1 to 604800"},
+		{"success 0 30 31", "success: MINTTL 31 is more than the TTL 30"},
+		{"denial 0 x", "denial TTL x: use a number of seconds"},
+		{"servfail 6m", "servfail 6m: use a duration from 0s to 5m0s"},
+		{"servfail", "servfail wants one duration"},
+		{"disable", "disable wants success or denial"},
+		{"disable all", `disable "all": there are success and denial`},
+		{"prefetch 256", "prefetch 256: use a number from 0 (none) to 255"},
+		{"prefetch 2 1m 5%", `"5%" is no percentage from 10% to 90%`},
+		{"serve_stale 8d", "serve_stale 8d: use a duration from 0s to 168h0m0s"},
+		{"serve_stale 1h later", `serve_stale "later": there are verify and immediate`},
+		{"serve_stale 1h verify 20s", "serve_stale verify 20s: use a duration from 0s to 10s"},
+		{"serve_stale 1h verify 1s 1s 1s 1s", `"1s" is too much`},
+		{"serve_stale_policy newest", "serve_stale_policy wants prefer_positive"},
+		{"bytes 5", "bytes 5: use a size from 1MiB to 64GiB, as 64MiB"},
+		{"bytes 2MiB\nbytes 3MiB", "bytes is 2097152 in one place and 3145728 in another"},
+		{"snapshot", "snapshot wants a file"},
+		{"snapshot /a 1B", "snapshot 1B: use a size"},
+	} {
+		_, _, err := parsed(t, "nodecache {\n"+c.options+"\n}")
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, want %q", c.options, err, c.says)
+		}
+	}
+	if _, _, err := parsed(t, "nodecache 0"); err == nil || !strings.Contains(err.Error(), "TTL 0: use a number of seconds from 1") {
+		t.Error(err)
+	}
+	if _, _, err := parsed(t, "nodecache\nnodecache"); err == nil {
+		t.Error("twice in a block")
+	}
+}
