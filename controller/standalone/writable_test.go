@@ -46,13 +46,18 @@ func (r *running) scraped() string {
 func (r *running) notWritable(unsaved string) {
 	t := r.p.t
 	t.Helper()
-	q := r.as("olga")("POST", drillNS1, everyone).problem(t)
-	if q.Reason != run.StateNotWritable || !strings.Contains(q.Detail, whyGone) || !strings.Contains(q.Detail, r.p.state) {
-		t.Errorf("%+v", q)
-	}
 	plan := decodeAs[run.Plan](t, r.as("ada")("POST", drillNS1, dryRun))
 	if no := run.FirstRefusal(plan.Checks); plan.Allowed || no == nil || no.Reason != run.StateNotWritable {
 		t.Errorf("planned all the same: %+v", plan.Checks)
+	}
+	for _, check := range plan.Checks { // a run that is over is none that is on, whatever the disk says of it
+		if check.Passed == (check.Reason == run.StateNotWritable) {
+			t.Errorf("%+v", check)
+		}
+	}
+	q := r.as("olga")("POST", drillNS1, everyone).problem(t)
+	if q.Reason != run.StateNotWritable || !strings.Contains(q.Detail, whyGone) || !strings.Contains(q.Detail, r.p.state) {
+		t.Errorf("%+v", q)
 	}
 	if !strings.Contains(r.scraped(), writable+"0") {
 		t.Error("the metric says that it can be written")
