@@ -308,8 +308,10 @@ func TestDamagedStateInMidDrill(t *testing.T) {
 				t.Errorf("no word of it in\n%s", p.log)
 			}
 			time.Sleep(2500 * time.Millisecond) // what is known of a server may be that old: nothing is asked or said again
+			byItself := p.servers[0].Shape().State.Drill.End != protocol.EndDeleted // where all this took longer than the drill
 			for server, action := range map[string]string{"ns1": "end", "ns2": "unrecord"} {
-				if n := p.log.count("audit=true", "left behind", "server="+server, "action="+action); n != 1 {
+				n := p.log.count("audit=true", "left behind", "server="+server, "action="+action)
+				if n > 1 || n == 0 && !(action == "end" && byItself) {
 					t.Errorf("%d audit lines of %s of %s, want 1", n, action, server)
 				}
 			}
@@ -319,7 +321,7 @@ func TestDamagedStateInMidDrill(t *testing.T) {
 					ends++
 				}
 			}
-			if ends != 1 {
+			if ends > 1 || ends == 0 && !byItself {
 				t.Errorf("the drill was ended %d times: %v", ends, p.servers[0].Calls())
 			}
 			if d := p.servers[1].Shape().State.Drill; d.Ended != nil {
