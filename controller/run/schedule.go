@@ -112,6 +112,11 @@ func (s Schedule) validateDrill() error {
 	if s.Seconds != 0 && (s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds) {
 		return &FieldError{"durationSeconds", fmt.Sprintf("%d is out of bounds: write %d to %d", s.Seconds, protocol.MinDrillSeconds, protocol.MaxDrillSeconds)}
 	}
+	if s.Limits != nil {
+		if e := s.Limits.Bounds(); e != nil {
+			return &FieldError{"limits." + e.Field, e.Message}
+		}
+	}
 	return nil
 }
 

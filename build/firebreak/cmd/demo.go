@@ -35,6 +35,9 @@ the drill itself fails: one client is stuck on purpose.`,
 				o.Story = a.Err
 			}
 			o.Color = a.style(o.Story).Color
+			if terminal(o.Story) {
+				o.Width, _ = size(o.Story)
+			}
 			o.Follow = func(ctx context.Context, c *client.Client, r *run.Report) (*run.Report, error) {
 				return a.follow(ctx, c, r)
 			}
@@ -46,7 +49,7 @@ the drill itself fails: one client is stuck on purpose.`,
 			}
 			if errors.Is(err, context.Canceled) {
 				fmt.Fprintln(a.Err, "Interrupted; everything was taken down again.")
-				return &silent{exitError}
+				return &silent{exitInterrupted}
 			}
 			return err
 		},
