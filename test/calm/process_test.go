@@ -20,6 +20,7 @@ import (
 type process struct {
 	*program.Process
 	addr    string
+	log     string
 	started time.Duration // from exec to the first answer
 }
 
@@ -36,15 +37,14 @@ func launch(t testing.TB, port, plugins, probe string) *process {
 	if err := os.WriteFile(corefile, []byte(".:"+port+" {\nbind 127.0.0.1\n"+plugins+"\n}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{addr: "127.0.0.1:" + port}
-	log := filepath.Join(dir, "log")
-	if p.Process, err = program.Start(program.Spec{Args: []string{self}, Env: []string{corefileVariable + "=" + corefile}, Log: log, Dir: dir}); err != nil {
+	p := &process{addr: "127.0.0.1:" + port, log: filepath.Join(dir, "log")}
+	if p.Process, err = program.Start(program.Spec{Args: []string{self}, Env: []string{corefileVariable + "=" + corefile}, Log: p.log, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		p.Stop()
 		if t.Failed() {
-			t.Log(program.Tail(log, 4096))
+			t.Log(program.Tail(p.log, 4096))
 		}
 	})
 	if p.started, err = program.WaitDNS(p.Process, p.addr, probe, 20*time.Second); err != nil {
