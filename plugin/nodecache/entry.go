@@ -2,7 +2,6 @@ package nodecache
 
 import (
 	"encoding/binary"
-	"fmt"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -201,35 +200,4 @@ func (e *entry) spin(body []byte, id int) {
 		}
 		copy(body[at+i*step:at+i*step+l], from[at+j*step:])
 	}
-}
-
-// message is the answer to r as CoreDNS's plugins want it.
-func (e *entry) message(r *dns.Msg, a aging) (*dns.Msg, error) {
-	q := wire.Query{ID: r.Id, Type: e.qtype, AD: r.AuthenticatedData, CD: r.CheckingDisabled}
-	if o := r.IsEdns0(); o != nil {
-		q.EDNS, q.DO, q.Size = true, o.Do(), o.UDPSize()
-	}
-	buf := make([]byte, wire.HeaderLen+maxName+4+e.size()+512)
-	binary.BigEndian.PutUint16(buf, r.Id)
-	if r.CheckingDisabled {
-		buf[3] = 0x10
-	}
-	buf[5] = 1
-	end, err := dns.PackDomainName(r.Question[0].Name, buf, wire.HeaderLen, nil, false)
-	if err != nil {
-		return nil, err
-	}
-	if end-wire.HeaderLen != int(e.nameLen) {
-		return nil, fmt.Errorf("the answer to %q is not for it", r.Question[0].Name)
-	}
-	binary.BigEndian.PutUint16(buf[end:], e.qtype)
-	binary.BigEndian.PutUint16(buf[end+2:], dns.ClassINET)
-	q.End = end + 4
-	n := e.put(buf, &q, q.Size, a)
-	m := new(dns.Msg)
-	if err := m.Unpack(buf[:n]); err != nil {
-		return nil, fmt.Errorf("cannot read a stored answer for %q: %w", r.Question[0].Name, err)
-	}
-	m.Truncated = e.flags&truncated != 0
-	return m, nil
 }

@@ -119,7 +119,6 @@ func (c *Cache) lead(ctx context.Context, f *flight, k *key, from origin, stale 
 // takesLate keeps an answer that comes after whoever asked was told that there is
 // none: the next one has it.
 func (c *Cache) takesLate(k *key, purges uint64) func(*dns.Msg) {
-	k = k.clone()
 	return func(m *dns.Msg) {
 		up := upstreamQuestion(k).Question[0]
 		if !answers(m, &up) || m.Rcode > 0xf {

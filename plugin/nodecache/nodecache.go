@@ -50,9 +50,11 @@ func (*Cache) Name() string { return pluginName }
 // ServeDNS implements plugin.Handler.
 func (c *Cache) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	var k key
-	if !c.keyOf(r, &k) {
+	n := c.keyOf(r, &k)
+	if n == 0 {
 		return plugin.NextOrFailure(pluginName, c.Next, ctx, w, r)
 	}
+	k.name = k.buf[:n] // not in keyOf: k would go to the heap
 	server, _ := ctx.Value(dnsserver.Key{}).(*dnsserver.Server)
 	m := metricsOf(server)
 	if server != nil && c.server.Load() != server {
@@ -75,30 +77,33 @@ func (c *Cache) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) 
 		return c.write(w, r, e, now, true)
 	case staleLater:
 		m.misses.Inc()
-		return c.ask(ctx, w, r, &k, e)
+		return c.ask(ctx, w, r, k.clone(), e)
 	}
 	m.misses.Inc()
-	return c.ask(ctx, w, r, &k, nil)
+	return c.ask(ctx, w, r, k.clone(), nil)
 }
 
-// keyOf makes the key of a question; false if the answer is not to be cached.
-func (c *Cache) keyOf(r *dns.Msg, k *key) bool {
+// keyOf makes the key of a question, but for its name, which it leaves in the
+// key's buffer with this length; 0 if the answer is not to be cached.
+func (c *Cache) keyOf(r *dns.Msg, k *key) int {
 	if r.Opcode != dns.OpcodeQuery || len(r.Question) != 1 || !r.RecursionDesired || r.Response {
-		return false
+		return 0
 	}
 	q := &r.Question[0]
 	if q.Qclass != dns.ClassINET || !wire.IsData(q.Qtype) || r.IsTsig() != nil {
-		return false
+		return 0
 	}
 	n, err := dns.PackDomainName(q.Name, k.buf[:], 0, nil, false)
 	if err != nil || n > maxName {
-		return false
+		return 0
 	}
 	wire.Lower(k.buf[:n])
-	k.name = k.buf[:n]
 	k.block, k.qtype = c.block, q.Qtype
 	k.flags = flagsOf(r.IsEdns0() != nil && r.IsEdns0().Do(), r.CheckingDisabled)
-	return c.options.covers(q.Name) && !plugin.Zones(c.bypass).Contains(q.Name)
+	if !c.options.covers(q.Name) || plugin.Zones(c.bypass).Contains(q.Name) {
+		return 0
+	}
+	return n
 }
 
 // state says what an entry is good for at the moment.
@@ -162,7 +167,7 @@ func (c *Cache) aging(e *entry, now int64, stale bool) aging {
 
 // ask gets an answer from the plugins behind, together with whoever else asks the
 // same. held is a stale entry that is answered if that takes too long or fails,
-// or nil.
+// or nil. k is its to keep.
 func (c *Cache) ask(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, k *key, held *entry) (int, error) {
 	server, _ := ctx.Value(dnsserver.Key{}).(*dnsserver.Server)
 	m := metricsOf(server)
@@ -185,7 +190,7 @@ func (c *Cache) ask(ctx context.Context, w dns.ResponseWriter, r *dns.Msg, k *ke
 		for label, value := range metadata.ValueFuncs(ctx) {
 			metadata.SetValueFunc(behind, label, value)
 		}
-		go c.lead(behind, f, k.clone(), originOf(w), held)
+		go c.lead(behind, f, k, originOf(w), held)
 	default:
 		m.coalesced.Inc()
 		defer c.flights.left()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"firebreakdns.io/firebreak/test/bench/program"
 )
 
 // options of a run. Times are of one way; the ways follow each other.
@@ -54,7 +56,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.DurationVar(&o.Timeout, "timeout", 5*time.Second, "the stub's timeout; its attempts are 2")
 	flags.IntVar(&o.Again, "again", 2, "times that an application asks again when a lookup failed")
 	flags.Uint64Var(&o.Seed, "seed", 1, "of when and what clients ask: the same for each way")
-	flags.StringVar(&o.coredns, "coredns", "", "a coredns to use instead of one built from this tree")
+	program.Given(flags, &o.coredns, "coredns", "a `FILE` to use as coredns instead of one built from this tree")
 	flags.StringVar(&o.out, "out", "bin/avalanche", "folder for avalanche.json and avalanche.svg")
 	flags.StringVar(&o.docs, "docs", "", "a page whose figures are written anew between their markers; the picture goes beside it")
 	flags.BoolVar(&o.hold, "hold", false, "exit code 1 if what has to hold of ours does not")

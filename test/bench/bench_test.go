@@ -109,6 +109,7 @@ func TestOptions(t *testing.T) {
 		"-length 1h":        "-length",
 		"-entries 1":        "-entries",
 		"now":               "only options",
+		"-coredns ./none":   "no such file",
 		"-no-such-option 1": "not defined",
 	} {
 		var said bytes.Buffer

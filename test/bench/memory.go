@@ -17,7 +17,7 @@ import (
 // process has more than before.
 func (s *session) measureMemory() error {
 	for _, d := range s.present {
-		if d.kind == floorKind || d.variant || d.name == "nodelocal" { // nodelocal's is coredns's cache, of a fixed size
+		if d.kind == floorKind || d.variant || d.streamsOnly || d.name == "nodelocal" { // nodelocal's is coredns's cache, of a fixed size
 			continue
 		}
 		select {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"firebreakdns.io/firebreak/test/bench/program"
 )
 
 // options of a run.
@@ -50,7 +52,7 @@ func parseOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.IntVar(&o.entries, "entries", 100_000, "entries for the memory of a cache and for the cold start")
 	flags.StringVar(&o.out, "out", "bin/bench", "folder for bench.json and bench.svg")
 	flags.StringVar(&o.docs, "docs", "", "a page, such as docs/performance.md, whose figures are written anew between their markers; the picture goes beside it")
-	flags.StringVar(&o.coredns, "coredns", "", "a coredns to measure instead of one built from this tree")
+	program.Given(flags, &o.coredns, "coredns", "a `FILE` to measure as coredns instead of one built from this tree")
 	flags.BoolVar(&o.install, "install", false, "install what is missing, with apt-get")
 	flags.BoolVar(&o.hold, "hold", false, "exit code 1 if something does not hold that has to")
 	if err := flags.Parse(args); err != nil {

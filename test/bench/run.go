@@ -90,7 +90,7 @@ func (s *session) takeStock() {
 func (s *session) chosenWorks(d *server, workers int, secure bool) (chosen []*work) {
 	for i := range works {
 		w := &works[i]
-		if w.times > 0 || w.workers != workers || w.secure != secure || w.streams && !d.streams || !slices.Contains(s.works, w.name) {
+		if w.times > 0 || w.workers != workers || w.secure != secure || w.streams && !d.streams || !w.streams && d.streamsOnly || !slices.Contains(s.works, w.name) {
 			continue
 		}
 		if w.client == dnsperfClient && !haveDnsperf() {

@@ -40,6 +40,7 @@ type server struct {
 	most        int  // workers; 0: any number
 	streams     bool // also measured on TCP, TLS and misses
 	variant     bool // answers one question; not measured beside the others
+	streamsOnly bool // measured on nothing else
 	// needs are plugins that the build must have, for those of the Corefile kind.
 	needs []string
 	// processes are what has to run.
@@ -72,6 +73,14 @@ var ours = []server{
 		needs: []string{"nodecache", "hedge"},
 		processes: corefile(func(p *place) string {
 			return ". {\n" + where(p) + "    errors\n    " + prometheus(p) + nodecache(p) + fmt.Sprintf("    hedge . 127.0.0.1:%d\n}\n", p.upstream)
+		}),
+	},
+	{
+		// What CoreDNS's cache + forward does, with as little around it.
+		name: "ours-plain", title: "Firebreak nodecache + hedge", kind: oursKind, streams: true, streamsOnly: true,
+		needs: []string{"nodecache", "hedge"},
+		processes: corefile(func(p *place) string {
+			return ". {\n" + where(p) + nodecache(p) + fmt.Sprintf("    hedge . 127.0.0.1:%d\n}\n", p.upstream)
 		}),
 	},
 }

@@ -9,13 +9,13 @@ import (
 
 // A socket costs more to open than a question to ask, so a few are used again.
 // But a port that is known is half of what a forger has to guess (RFC 5452): each
-// is used for a few questions and two seconds, and which of at least eight is used
+// is used for some questions and two seconds, and which of at least eight is used
 // next is left to chance. Who asks seldom gets a new one for every question.
 const (
-	socketUses  = 16
+	socketUses  = 64
 	socketAge   = 2 * time.Second
 	leastToPick = 8
-	mostIdle    = 64
+	mostIdle    = 256
 )
 
 // socket is a UDP socket that is connected to the server: the system takes
