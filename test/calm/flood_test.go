@@ -71,7 +71,7 @@ func TestFloodOfRandomNames(t *testing.T) {
 	if most := empty + 2*bound + 24<<20; after > most {
 		t.Errorf("resident %d KiB, want at most %d", after>>10, most>>10)
 	}
-	if n := fetched.Load(); n > 202 {
+	if n := fetched.Load(); n > 220 { // a fetch may be tried again
 		t.Errorf("200 names that are asked all the time were fetched %d times: the flood evicts them", n)
 	}
 	if flood.wrong.Load() > 0 || again.wrong.Load() > 0 || again.lost.Load() > 0 {
