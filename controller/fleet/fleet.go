@@ -253,7 +253,7 @@ func (f *Fleet) Recording(ctx context.Context, name, drill string, samples bool)
 
 // Do carries out one action of a run, once.
 func (f *Fleet) Do(ctx context.Context, a run.Action) run.Result {
-	out := run.Result{Kind: a.Kind, Server: a.Server}
+	out := run.Result{Kind: a.Kind, Server: a.Server, BootID: a.BootID}
 	s, err := f.server(a.Server)
 	if err == nil {
 		timeout := actionTimeout

@@ -3,6 +3,8 @@ package run
 import (
 	"slices"
 	"time"
+
+	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 )
 
 // advanceBack puts everything back, and waits until it is as it was.
@@ -17,7 +19,7 @@ func (r *Run) advanceBack(o *Observation, now time.Time) []Action {
 	if now.Sub(r.Since) >= BackSeconds*time.Second {
 		r.find(NotBack, "%s is not as it was %d s after the end: %s", r.Spec.Server, BackSeconds, r.whatIsMissing(t, ended))
 		if !ended { // it never said so: its own clock has ended it by now
-			r.Ended = latest(r.EndsAt, r.OrderSent)
+			r.Ended = r.endedByItself()
 		}
 		r.enter(Recording, now, "%s is not back", r.Spec.Server)
 		return nil
@@ -30,6 +32,17 @@ func (r *Run) advanceBack(o *Observation, now time.Time) []Action {
 		r.NextTry = now.Add(endEveryLate)
 	}
 	return []Action{{Kind: ActEnd, Server: r.Spec.Server, BootID: r.drilled().BootID, Drill: r.Spec.ID}}
+}
+
+// endedByItself is the latest moment at which a drill's server can have ended it
+// that says nothing any more: at its planned end, or once the lease was over that
+// nobody renews while the run goes back.
+func (r *Run) endedByItself() time.Time {
+	lease := r.Since.Add(protocol.LeaseSeconds * time.Second)
+	if r.EndsAt.IsZero() || lease.Before(r.EndsAt) {
+		return lease
+	}
+	return r.EndsAt
 }
 
 // ended reports whether the drill has surely ended: its server said so, or the
@@ -81,12 +94,20 @@ func (r *Run) advanceRecording(now time.Time) []Action {
 	for _, p := range r.Peers {
 		missing = missing || p.Listening && p.Part == nil
 	}
-	if missing && now.Before(latest(r.tailEnds(), r.Since).Add(time.Duration(r.Spec.Timings.RetrySeconds)*time.Second)) {
+	if missing && now.Before(r.partsBy()) {
 		return nil
 	}
 	r.judge()
 	r.finish(now)
 	return nil
+}
+
+// partsBy is until when missing parts are asked for. It counts from the end of the
+// outage and not from the phase's beginning: a run whose server does not come back
+// is to be final in time, too.
+func (r *Run) partsBy() time.Time {
+	retry := time.Duration(r.Spec.Timings.RetrySeconds) * time.Second
+	return latest(r.tailEnds().Add(retry), r.Since.Add(min(retry, partChance)))
 }
 
 // finish ends the run: the outcome stands, but for who returned.

@@ -35,8 +35,9 @@ func (r *Run) shift(by time.Duration) {
 	}
 }
 
-// notInFuture: the clock was set back while no controller ran, and a phase that
-// began in the future would last until then.
+// notInFuture: the clock was set while no controller ran, and a phase that began in
+// the future would last until then, as a call would wait. Also after a shift: it
+// moves what was noted since the restart too.
 func (r *Run) notInFuture(now time.Time) {
 	if r.Since.After(now) {
 		r.Since = now

@@ -74,6 +74,30 @@ func (s *ServerFacts) Has(feature string) bool {
 	return false
 }
 
+// incompatible says why nothing may be asked of a server that answers: its
+// version is too far from ours, so that what it lists is not taken. "" where that
+// is not so.
+func (s *ServerFacts) incompatible() string {
+	if s.Heard && len(s.State.Features) == 0 {
+		return s.Error
+	}
+	return ""
+}
+
+// whyNoPart says why a server will have no part in a run as it is now, "" where it
+// will have one.
+func (s *ServerFacts) whyNoPart() string {
+	switch {
+	case !s.Heard:
+		return "its control endpoint does not answer: " + orNothing(s.Error)
+	case s.incompatible() != "":
+		return s.incompatible()
+	case !s.Has(protocol.FeatureRecordings):
+		return "it cannot record: its Corefile has no \"clients\""
+	}
+	return ""
+}
+
 // Other is another drill.
 type Other struct {
 	ID     string    `json:"id"`

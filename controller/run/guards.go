@@ -55,6 +55,9 @@ var guards = []guard{
 	}},
 	{TargetTooOld, func(s Spec, f *Facts) (string, bool) {
 		t := f.Server(s.Server)
+		if t != nil && t.incompatible() != "" {
+			return fmt.Sprintf("%s cannot be drilled: %s", s.Server, t.incompatible()), true
+		}
 		if t != nil && t.Heard && (!t.Has(protocol.FeatureClients) || !t.Has(protocol.FeatureRecordings)) {
 			return fmt.Sprintf("%s (version %s) cannot drill: it needs the clients and drill plugins of this version", s.Server, t.State.Version), true
 		}

@@ -14,6 +14,7 @@ import (
 var moments = map[string]func(s *sim){
 	"controller killed, back after 10 s":            func(s *sim) { s.away(10, 0) },
 	"controller killed, back after 45 s":            func(s *sim) { s.away(45, 0) },
+	"controller killed, back after 8 minutes":       func(s *sim) { s.away(480, 0) },
 	"controller killed, its clock set back an hour": func(s *sim) { s.away(10, -time.Hour) },
 	"controller killed, its clock an hour ahead":    func(s *sim) { s.away(10, time.Hour) },
 	"drilled server killed":                         func(s *sim) { s.server("a").restart(s.now) },
@@ -50,6 +51,10 @@ var moments = map[string]func(s *sim){
 	},
 }
 
+// finalWithin is how long after the end of an outage, or after what went wrong later
+// than that, a run is final, with a real run's waits.
+const finalWithin = 5 * time.Minute
+
 func (s *sim) away(seconds int, set time.Duration) {
 	for range seconds {
 		s.pass()
@@ -59,7 +64,7 @@ func (s *sim) away(seconds int, set time.Duration) {
 }
 
 // TestMoments is every phase x every bad moment: the outcome that must come out,
-// how long it took, and that nothing is left.
+// how long it took with a real run's waits, and that nothing is left.
 func TestMoments(t *testing.T) {
 	datadriven.Walk(t, "testdata/moments", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -75,6 +80,9 @@ func TestMoments(t *testing.T) {
 				began := s.now
 				s.until(t, func() bool { return s.run.Phase.Final() })
 				took := s.now.Sub(began)
+				if late := min(took, s.clock().Sub(s.run.Ended)); late > finalWithin {
+					t.Errorf("%s, %s: final %s after the later of the moment and the end of the outage", strings.TrimSpace(d.Input), phase, late)
+				}
 				s.until(t, func() bool { return s.run.Over() })
 				r := s.run.Report()
 				fmt.Fprintf(&b, "%-9s %s %s, followed %d stuck %d unknown %d, final after %s", phase, r.Outcome, r.Reason, r.Verdicts.Followed, r.Verdicts.Stuck, r.Verdicts.Unknown, took)
@@ -105,7 +113,6 @@ func bigDay() *sim {
 	for _, name := range []string{"a", "b", "c"} {
 		s.addServer(name)
 	}
-	s.spec.Timings.RetrySeconds = 60
 	s.clients = []*simClient{
 		{addr: "10.0.0.1", on: []string{"a"}, follows: "b", after: 5 * time.Second, every: 1},
 		{addr: "10.0.0.2", on: []string{"a"}, follows: "c", after: 5 * time.Second, every: 1},

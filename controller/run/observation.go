@@ -66,6 +66,7 @@ type Action struct {
 type Result struct {
 	Kind   ActionKind           `json:"kind"`
 	Server string               `json:"server"`
+	BootID string               `json:"bootId"`           // of the Action: the process that was asked
 	Error  string               `json:"error,omitempty"`  // "" when it was done
 	Reason protocol.Reason      `json:"reason,omitempty"` // of the problem document, where the server answered one
 	Drill  *protocol.DrillState `json:"drill,omitempty"`  // of ActOrder, ActRenew, ActEnd

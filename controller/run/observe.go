@@ -74,7 +74,7 @@ func (r *Run) follow(p *Peer, t *ServerFacts) {
 		return
 	}
 	// What it records from now on is late.
-	*p = Peer{BootID: t.State.BootID, Version: t.State.Version, OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr, Records: t.Has(protocol.FeatureRecordings), Replied: p.Replied}
+	*p = Peer{BootID: t.State.BootID, Version: t.State.Version, OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr, Records: t.Has(protocol.FeatureRecordings), Replied: p.Replied, Error: t.whyNoPart()}
 }
 
 // order takes in what the server says of our drill. Its moments are corrected
@@ -102,7 +102,7 @@ func (r *Run) order(d protocol.DrillState, p *Peer) {
 // result takes in what came of an action.
 func (r *Run) result(res Result, now time.Time) {
 	p := r.Peers[res.Server]
-	if p == nil {
+	if p == nil || res.BootID != p.BootID { // what another process took, this one knows nothing of
 		return
 	}
 	if res.Drill != nil && res.Drill.ID == r.Spec.ID {
@@ -125,9 +125,13 @@ func (r *Run) result(res Result, now time.Time) {
 			r.Ended = res.At
 		}
 	case ActOrder:
+		if res.Error == "" {
+			p.Error = ""
+		}
 		if res.Error == "" || !r.Started.IsZero() {
 			break
 		}
+		p.Error = res.Error
 		switch res.Reason {
 		case "": // no answer: it may have been taken; asked again with the same ID
 		case protocol.ReasonDrillRunning:

@@ -76,7 +76,7 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	add := func(kind string, clients []string, format string, args ...any) {
 		out = append(out, Warning{Kind: kind, Message: fmt.Sprintf(format, args...), Clients: clients})
 	}
-	var single, forwarders, unreachable, deaf []string
+	var single, forwarders, unreachable, deaf, foreign []string
 	var queries []uint64
 	for _, c := range targets {
 		queries = append(queries, c.Queries)
@@ -93,6 +93,8 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	for _, t := range f.Servers {
 		if !t.Heard {
 			unreachable = append(unreachable, t.Name)
+		} else if why := t.incompatible(); why != "" {
+			foreign = append(foreign, t.Name+" ("+why+")")
 		} else if !t.Has(protocol.FeatureRecordings) {
 			deaf = append(deaf, t.Name)
 		}
@@ -108,6 +110,9 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	}
 	if len(deaf) > 0 {
 		add(WarnCannotRecord, nil, "cannot record: %s (no \"clients\" in its Corefile). Whom it answers will be missing from the report, and who fails over to it may come out as unknown", strings.Join(deaf, ", "))
+	}
+	if len(foreign) > 0 {
+		add(WarnCannotRecord, nil, "of another version: %s. Whom they answer will be missing from the report, and who fails over to them may come out as unknown", strings.Join(foreign, "; "))
 	}
 	if s.Mode == protocol.ModeRefused {
 		add(WarnRefused, nil, "refused makes clients fail over faster than a dead server would: drop is the realistic one")

@@ -48,6 +48,7 @@ type simServer struct {
 	terminating, cordoned  bool
 	features               []string
 	version                string
+	foreign                bool // its version is too far from the controller's
 	lastAnswer, lastProbe  time.Time
 	answersClients         bool
 	qps, errs, retries     uint64 // background traffic a second
@@ -315,6 +316,9 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 	}
 	t.State = protocol.State{BootID: v.bootID(), Version: v.version, Features: v.features, Now: v.clock(s.now),
 		Ready: &protocol.ReadyState{Configured: v.configured, Continuous: v.continuous}}
+	if v.foreign { // as controller/fleet has it
+		t.State.Features, t.Error = nil, "it is version "+v.version+", and this controller works with others"
+	}
 	if v.drill != nil && slices.Contains(v.features, protocol.FeatureDrill) {
 		d := *v.drill
 		t.State.Drill = &d
@@ -337,7 +341,7 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 // do carries an action out on the simulated server.
 func (s *sim) do(a Action) {
 	v := s.server(a.Server)
-	res := Result{Kind: a.Kind, Server: a.Server, At: s.clock()}
+	res := Result{Kind: a.Kind, Server: a.Server, BootID: a.BootID, At: s.clock()}
 	if s.diskFull && (a.Kind == ActRecord || a.Kind == ActOrder) { // as the shell has it: what is not on disk is not done
 		res.Error = "not sent: the run cannot be written down"
 		s.results = append(s.results, res)

@@ -100,6 +100,8 @@ func (s *sim) setServer(t *testing.T, d *datadriven.TestData, v *simServer, key 
 		v.offset = duration(t, val)
 	case "err":
 		v.err = int64(num(t, d, val))
+	case "foreign": // foreign=VERSION: too far from the controller's
+		v.version, v.foreign = val, true
 	case "probed":
 		v.unprobed = val != "true"
 	case "answers":

@@ -62,14 +62,15 @@ type Timings struct {
 	ReadingSeconds int `json:"readingSeconds"` // what errors look like before
 	GapSeconds     int `json:"gapSeconds"`     // since the end of any other drill
 	TailSeconds    int `json:"tailSeconds"`    // recordings run on past the end
-	RetrySeconds   int `json:"retrySeconds"`   // how long missing parts are asked for
+	RetrySeconds   int `json:"retrySeconds"`   // how long missing parts are asked for after the tail
 	ReturnSeconds  int `json:"returnSeconds"`  // from the end until it is asked who returned
 	// IgnoreHealth skips the guard on the fleet's health; only where every server is on loopback.
 	IgnoreHealth bool `json:"ignoreHealth,omitempty"`
 }
 
-// DefaultTimings are a real run's.
-var DefaultTimings = Timings{ReadingSeconds: 30, GapSeconds: 600, TailSeconds: protocol.RecordingTailSeconds, RetrySeconds: 300, ReturnSeconds: 900}
+// DefaultTimings are a real run's. Tail and retries together are the five minutes
+// after the end of the outage in which a run is final, whatever is lost.
+var DefaultTimings = Timings{ReadingSeconds: 30, GapSeconds: 600, TailSeconds: protocol.RecordingTailSeconds, RetrySeconds: 240, ReturnSeconds: 900}
 
 // Waits that nothing shortens, in seconds.
 const (

@@ -21,6 +21,9 @@ const (
 	// endPatience is how long after its end, as we know it, a drill's server
 	// is given to say so itself, before it is told.
 	endPatience = 2 * time.Second
+	// partChance is how long a part is asked for at least, however late that is:
+	// one read may take so long.
+	partChance = 30 * time.Second
 	// unrecordFor a server that does not answer; recordings end by themselves.
 	unrecordFor = time.Minute
 	// endEveryLate is how often the end is asked for once endOften is over.
@@ -40,6 +43,11 @@ func Step(r Run, o Observation, now time.Time) (Run, []Action) {
 		r.restarted(now)
 	}
 	r.takeIn(o, now)
+	r.notInFuture(now)
+	if o.Restarted && r.Phase == Recording {
+		// Who was away for long has read no part yet, and servers keep them for a while.
+		r.Since = now
+	}
 	// A phase may be over as soon as it is entered.
 	var actions []Action
 	for range 4 {
@@ -55,7 +63,6 @@ func Step(r Run, o Observation, now time.Time) (Run, []Action) {
 // restarted: another controller process goes on with this run.
 func (r *Run) restarted(now time.Time) {
 	r.Restarts++
-	r.notInFuture(now)
 	if r.Phase.Final() {
 		return
 	}
@@ -130,7 +137,7 @@ func (r *Run) ask(f *Facts, now time.Time) {
 			BootID: t.State.BootID,
 			Ready:  t.Ready != nil && *t.Ready, Routed: t.Routed != nil && *t.Routed, Healthy: healthy(t, now),
 		}
-		p := &Peer{OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr}
+		p := &Peer{OffsetMs: t.OffsetMs, ErrMs: t.OffsetErr, Error: t.whyNoPart()}
 		if t.Heard {
 			p.BootID, p.Version, p.Records = t.State.BootID, t.State.Version, t.Has(protocol.FeatureRecordings)
 		}
@@ -182,7 +189,7 @@ func (r *Run) advanceOut(o *Observation, now time.Time) []Action {
 			return nil
 		}
 		if now.Sub(r.Since) >= AckSeconds*time.Second {
-			r.end(Failed, NotAcknowledged, now, "%s did not take the order within %d s", r.Spec.Server, AckSeconds)
+			r.end(Failed, NotAcknowledged, now, "%s did not take the order within %d s: %s", r.Spec.Server, AckSeconds, orNothing(r.drilled().Error))
 			return nil
 		}
 		return append(actions, r.give(now)...)

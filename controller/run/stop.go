@@ -50,6 +50,9 @@ var stopRules = []stopRule{
 		// Without its plugin a server says nothing of the drill any more.
 		t := o.Facts.Server(r.Spec.Server)
 		gone := t != nil && t.Heard && t.State.BootID == r.drilled().BootID && !t.Has(protocol.FeatureDrill)
+		if gone && t.incompatible() != "" { // this controller is another version than the one that began
+			return fmt.Sprintf("nothing may be asked of %s any more: %s", t.Name, t.incompatible())
+		}
 		if gone || r.Order != nil && r.Order.End == protocol.EndRemoved {
 			return "the drill plugin was taken out of the server's Corefile"
 		}

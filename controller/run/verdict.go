@@ -66,8 +66,6 @@ func (r *Run) judge() {
 
 func whyUnheard(p *Peer) string {
 	switch {
-	case !p.Records && p.BootID != "":
-		return "it cannot record: its Corefile has no \"clients\""
 	case p.Error != "":
 		return p.Error
 	case !p.Listening:

@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -66,9 +67,9 @@ func (d *drive) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.step(ctx)
 		d.mu.Lock()
-		over, on := d.run.Over(), d.run.On()
+		over, on, written := d.run.Over(), d.run.On(), d.savedAs == markOf(&d.run)
 		d.mu.Unlock()
-		if over {
+		if over && written { // else the next process would go on with it, and until then its file say that it is on
 			d.c.ended(d)
 			return
 		}
@@ -113,11 +114,11 @@ func (d *drive) step(ctx context.Context) {
 	if next.Phase != r.Phase {
 		d.tell(&next)
 	}
-	safe := d.write(&next, actions)
+	unsafe := d.write(&next, actions)
 	for _, a := range actions {
-		if !safe && (a.Kind == run.ActRecord || a.Kind == run.ActOrder) {
+		if unsafe != nil && (a.Kind == run.ActRecord || a.Kind == run.ActOrder) {
 			// What is not written down could not be put back after a crash.
-			d.post(run.Result{Kind: a.Kind, Server: a.Server, Error: "not sent: the run cannot be written down", At: d.c.now()})
+			d.post(run.Result{Kind: a.Kind, Server: a.Server, BootID: a.BootID, Error: fmt.Sprintf("not sent: %v", unsafe), At: d.c.now()})
 			continue
 		}
 		d.do(context.WithoutCancel(ctx), a) // putting back goes on while the controller shuts down
@@ -144,21 +145,22 @@ func (d *drive) do(ctx context.Context, a run.Action) {
 }
 
 // write writes the run down if it must be before the actions, or if it was not
-// for a while. It reports whether what was decided is on disk.
-func (d *drive) write(r *run.Run, actions []run.Action) bool {
+// for a while. It returns why what was decided is not on disk.
+func (d *drive) write(r *run.Run, actions []run.Action) error {
 	now := d.c.now()
 	if m := markOf(r); m == d.savedAs && len(actions) == 0 && (now.Sub(d.saved) < saveEvery || !r.On()) {
-		return true
+		return nil
 	}
 	if err := d.c.store.save(r); err != nil {
 		if !d.saveError {
 			d.c.log.Error("nothing is changed any more until this works", "run", d.id, "error", err)
 		}
 		d.saveError = true
-		return false
+		d.c.store.note(r)
+		return err
 	}
 	d.saved, d.savedAs, d.saveError = now, markOf(r), false
-	return true
+	return nil
 }
 
 func (d *drive) tell(r *run.Run) {

@@ -22,12 +22,11 @@ func lock(dir string) (*os.File, error) {
 		f.Close()
 		return nil, fmt.Errorf("state folder %s: another controller uses it (process %s): stop that one, or give this one a folder of its own", dir, strings.TrimSpace(string(holder)))
 	}
-	if err := f.Truncate(0); err == nil {
-		_, err = fmt.Fprintf(f, "%d\n", os.Getpid())
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("state folder: %w", err)
+	// Who holds it is for people to read. A full disk must not keep a controller
+	// from starting that has a drill to put back.
+	us := fmt.Appendf(nil, "%d\n", os.Getpid())
+	if _, err := f.WriteAt(us, 0); err == nil {
+		_ = f.Truncate(int64(len(us)))
 	}
 	return f, nil
 }

@@ -348,6 +348,53 @@ func TestDiskFull(t *testing.T) {
 	eventually(t, 8*time.Second, "it goes on", p.out)
 }
 
+// A run that ends while the disk is full is final all the same, keeps nothing from
+// starting but by the disk, and is written down once there is room.
+func TestDiskFullAtTheEnd(t *testing.T) {
+	p := newPlace(t)
+	r := p.start()
+	report := r.begin()
+	runs := filepath.Join(p.state, "runs")
+	if err := os.Rename(runs, runs+".gone"); err != nil {
+		t.Fatal(err)
+	}
+	r.as("olga")("DELETE", drillNS1, "")
+	if done := r.final(report.ID); done.Reason != run.StoppedByCaller || p.out() {
+		t.Errorf("%s, out: %v", done.Reason, p.out())
+	}
+	eventually(t, 5*time.Second, "nothing is recorded any more", func() bool { return len(p.recording()) == 0 })
+	eventually(t, 5*time.Second, "the run is over but for its file", func() bool { d := r.find(report.ID); return d == nil || d.snapshot().Over() })
+	if q := r.as("olga")("POST", drillNS1, everyone).problem(t); q.Status != 500 || !strings.Contains(q.Detail, "cannot be written down") {
+		t.Errorf("the next one: %+v", q)
+	}
+	list := decodeAs[view.DrillList](t, r.as("vera")("GET", view.PathDrills, ""))
+	if len(list.Drills) != 1 || list.Drills[0].Outcome != run.Stopped {
+		t.Errorf("listed as %+v", list.Drills)
+	}
+	if err := os.Rename(runs+".gone", runs); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 5*time.Second, "it is written down", func() bool { return r.find(report.ID) == nil })
+	if old, err := r.store.read(report.ID); err != nil || !old.Over() || old.Reason != run.StoppedByCaller {
+		t.Errorf("on disk it is %s %s: %v", old.Phase, old.Reason, err)
+	}
+}
+
+// Who holds a folder is noted where there is room for it; without room the
+// controller starts all the same, since it may have something to put back.
+func TestLockNeedsNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	// Every write to it fails for want of room.
+	if err := os.Symlink("/dev/full", filepath.Join(dir, "lock")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := lock(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+}
+
 func TestOneControllerPerFolder(t *testing.T) {
 	p := newPlace(t)
 	r := p.start()

@@ -150,6 +150,14 @@ func (s *store) save(r *run.Run) error {
 	return nil
 }
 
+// note keeps what is at hand of a run true while its file cannot be written: other
+// runs are judged by it.
+func (s *store) note(r *run.Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows[r.Spec.ID] = rowOf(r)
+}
+
 // prune drops the oldest runs that are over. s.mu is held.
 func (s *store) prune() {
 	ids := s.ids()

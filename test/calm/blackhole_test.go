@@ -29,11 +29,16 @@ func TestOneOfFourBlackHoled(t *testing.T) {
 	h := newHerd(t, s.addr, int((before+after)/gap), gap, func(i int) string { return fmt.Sprintf("n%d.hole.test.", i) })
 	time.Sleep(time.Until(h.begin.Add(before)))
 	ups[2].Set("* drop")
-	var ejected time.Duration
-	eventually(t, 5*time.Second, "it is ejected", func() bool {
+	// What it takes to be too silent is measured in what answers took before: after a
+	// standstill of the machine, that is longer.
+	within := 10 * time.Second
+	if strict() {
+		within = time.Second
+	}
+	eventually(t, within, "it is ejected", func() bool {
 		return metric(t, "coredns_hedge_ejected", "to="+ups[2].Addr()) > 0
 	})
-	ejected = time.Since(h.begin.Add(before))
+	ejected := time.Since(h.begin.Add(before))
 	all := h.end(6 * time.Second)
 
 	if f := failures(all); len(f) > 0 {

@@ -36,29 +36,49 @@ type lab struct {
 	ns   map[string]*process
 	more string        // of the fleet file
 	ca   *fleettest.CA // of control endpoints on https://; nil: they are unix sockets
+	// bin has the programs where they are not those of all tests; envs are more of
+	// the servers' environment, by name.
+	bin  programs
+	envs map[string][]string
+	// before are what stands between the controller and the servers, by name.
+	before map[string]*between
+	small  string // a file system of its own for what programs keep; "": there is none
+}
+
+// disk is the folder in which programs keep what they keep.
+func (l *lab) disk() string {
+	if l.small != "" {
+		return l.small
+	}
+	return l.dir
 }
 
 // newLab starts both servers, with control endpoints on unix sockets. Tests on
 // different nets do not meet.
 func newLab(t *testing.T, net int) *lab {
 	t.Helper()
-	return startLab(t, net, nil)
+	l := emptyLab(t, net, nil)
+	l.servers()
+	return l
 }
 
 // newTLSLab has control endpoints on https://, with certificates on both sides.
 func newTLSLab(t *testing.T, net int) *lab {
 	t.Helper()
-	return startLab(t, net, fleettest.NewCA(t))
+	l := emptyLab(t, net, fleettest.NewCA(t))
+	l.servers()
+	return l
 }
 
-func startLab(t *testing.T, net int, ca *fleettest.CA) *lab {
+// emptyLab has no server yet.
+func emptyLab(t *testing.T, net int, ca *fleettest.CA) *lab {
 	t.Helper()
 	t.Parallel()
 	dir, err := os.MkdirTemp("", fmt.Sprintf("fb-%d-", net)) // short: sockets' paths are
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, net: net, dir: dir, ns: map[string]*process{}, ca: ca}
+	l := &lab{t: t, net: net, dir: dir, ns: map[string]*process{}, ca: ca, bin: built, before: map[string]*between{}}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("files are left in %s", dir)
@@ -66,11 +86,16 @@ func startLab(t *testing.T, net int, ca *fleettest.CA) *lab {
 		}
 		os.RemoveAll(dir)
 	})
+	return l
+}
+
+// servers starts both.
+func (l *lab) servers() {
+	l.t.Helper()
 	for _, name := range []string{"ns1", "ns2"} {
 		l.corefile(name, "")
 		l.server(name)
 	}
-	return l
 }
 
 func (l *lab) ip(host int) string { return fmt.Sprintf("127.%d.%d.%d", l.net, built.subnet, host) }
@@ -81,12 +106,20 @@ func (l *lab) addr(name string) string {
 
 func (l *lab) socket(name string) string { return filepath.Join(l.dir, name+".sock") }
 
-// control is a server's endpoint as the fleet file has it.
+// control is a server's endpoint itself.
 func (l *lab) control(name string) string {
 	if l.ca == nil {
 		return "unix://" + l.socket(name)
 	}
 	return "https://" + net.JoinHostPort(l.ip(int(name[2]-'0')), "9443")
+}
+
+// reached is a server's endpoint as the fleet file has it.
+func (l *lab) reached(name string) string {
+	if b := l.before[name]; b != nil {
+		return b.url()
+	}
+	return l.control(name)
 }
 
 // corefile writes a server's Corefile. Names under bad.example. fail there.
@@ -101,7 +134,9 @@ func (l *lab) corefile(name, more string) {
     bind %s
     errors
     %s
-    clients
+    clients {
+        file %s
+    }
     drill
     template ANY ANY bad.example. {
         rcode SERVFAIL
@@ -114,7 +149,7 @@ func (l *lab) corefile(name, more string) {
     }
     %s
 }
-`, l.ip(int(name[2]-'0')), control, more)
+`, l.ip(int(name[2]-'0')), control, filepath.Join(l.disk(), name+".table"), more)
 	if err := os.WriteFile(filepath.Join(l.dir, name+".conf"), []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
 	}
@@ -123,7 +158,7 @@ func (l *lab) corefile(name, more string) {
 // server starts one, and waits until it answers.
 func (l *lab) server(name string) *process {
 	l.t.Helper()
-	l.ns[name] = l.start(name, nil, built.coredns(), "-conf", filepath.Join(l.dir, name+".conf"))
+	l.ns[name] = l.start(name, l.envs[name], l.bin.coredns(), "-conf", filepath.Join(l.dir, name+".conf"))
 	l.eventually(10*time.Second, name+" answers", func() bool { return l.answers(name) })
 	return l.ns[name]
 }
@@ -255,7 +290,7 @@ func (l *lab) fleetFile(name string, enabled bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fleet: lab\ndrills: {enabled: %v}\nservers:\n", enabled)
 	for _, ns := range []string{"ns1", "ns2"} {
-		fmt.Fprintf(&b, "  - {name: %s, dns: [\"%s\"], control: %q}\n", ns, l.addr(ns), l.control(ns))
+		fmt.Fprintf(&b, "  - {name: %s, dns: [\"%s\"], control: %q}\n", ns, l.addr(ns), l.reached(ns))
 	}
 	if l.ca != nil {
 		f := l.ca.Client("controller")
@@ -273,8 +308,8 @@ func (l *lab) fleetFile(name string, enabled bool) string {
 // unless one is down on purpose.
 func (l *lab) controller(name string, env []string) *controller {
 	l.t.Helper()
-	state := filepath.Join(l.dir, name)
-	c := &controller{l: l, name: name, process: l.start(name, env, built.controller(), "--fleet", l.fleetFile(name, true), "--state", state)}
+	state := filepath.Join(l.disk(), name)
+	c := &controller{l: l, name: name, process: l.start(name, env, l.bin.controller(), "--fleet", l.fleetFile(name, true), "--state", state)}
 	c.http = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(state, "api.sock"))
 	}}}

@@ -46,7 +46,11 @@ func makeClients(t *testing.T, f *fleet, rows []row) []*client {
 		}
 		c := &client{row: r, fleet: f, out: out}
 		var err error
-		if c.host, err = f.lab.Host(r.Name, lab.Clients, clientAddr(i)); err != nil {
+		addr := clientAddr(i)
+		if r.ipv6 {
+			addr = clientAddr6(i)
+		}
+		if c.host, err = f.lab.Host(r.Name, lab.Clients, addr); err != nil {
 			t.Fatal(err)
 		}
 		c.behind = c.host
@@ -99,8 +103,8 @@ func (c *client) start(ctx context.Context, label string) (err error) {
 		return err
 	}
 	env := []string{"OUT=" + c.out, "SUFFIX=" + c.suffix(label), fmt.Sprintf("EVERY_MS=%d", c.every)}
-	if c.service() {
-		env = append(env, "FAMILY=4") // one question a lookup: what it loses can be counted in its log
+	if c.oneFamily() {
+		env = append(env, "FAMILY=4")
 	}
 	c.log = filepath.Join(dir, "lookups")
 	p, err := c.behind.Start(ctx, files, c.log, env, c.script("run")...)
@@ -149,5 +153,13 @@ func (c *client) stop() (seen, error) {
 	if err != nil {
 		return seen{}, err
 	}
-	return seen{client: c, addr: c.host.Addr, packets: packets, queries: wire.Queries(packets, c.host.Addr), lookups: lookups}, nil
+	queries := wire.Queries(packets, c.host.Addr)
+	for i := range queries { // servers go by their IPv4 address from here on
+		for s := range serverCount {
+			if queries[i].Server == serverAddr6(s) {
+				queries[i].Server = serverAddr(s)
+			}
+		}
+	}
+	return seen{client: c, addr: c.host.Addr, packets: packets, queries: queries, lookups: lookups}, nil
 }

@@ -135,6 +135,9 @@ func (f *fleet) startServer(ctx context.Context, i int, o fleetOptions) error {
 	if err != nil {
 		return err
 	}
+	if err := h.Add(serverAddr6(i)); err != nil {
+		return err
+	}
 	f.servers = append(f.servers, h)
 	conf := filepath.Join(f.dir, name+".corefile")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, corefile, controlPort, f.dir, zone), 0o600); err != nil {

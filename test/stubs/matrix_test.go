@@ -69,7 +69,7 @@ func runMatrix(t *testing.T, f *fleet, clients []*client, d drill) *matrix {
 	// The server stays in its Service: nobody takes it out, as in the time before
 	// anybody notices that a node is dead.
 	report, err := f.api.drill(t.Context(), serverName(d.server), view.DrillRequest{
-		Mode: d.mode, DurationSeconds: d.seconds, Readiness: protocol.ReadinessPass, Clients: []string{clientNet.String()},
+		Mode: d.mode, DurationSeconds: d.seconds, Readiness: protocol.ReadinessPass, Clients: []string{clientNet.String(), clientNet6.String()},
 		Reason: "what does each resolver do?",
 	})
 	if err != nil {

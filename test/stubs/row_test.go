@@ -4,6 +4,7 @@ package stubs
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,11 +18,28 @@ type row struct {
 	Name    string
 	folder  string // its path
 	servers int    // in resolv.conf; 0: the Service's address
+	ipv6    bool   // it has IPv6 alone, and asks servers by it
 	every   int    // ms
 	Options string // of resolv.conf
 }
 
 func (r row) service() bool { return r.servers == 0 }
+
+// tcp says that it asks over TCP from the first query on.
+func (r row) tcp() bool { return strings.Contains(r.Options, "use-vc") }
+
+// oneFamily has it ask for IPv4 addresses alone, one question for each lookup: so
+// that what it loses can be counted in its log; and of two questions on one
+// connection, a server that is drilled reads only the first before it closes it.
+func (r row) oneFamily() bool { return r.service() || r.tcp() }
+
+// server is the address at which it asks one.
+func (r row) server(i int) netip.Addr {
+	if r.ipv6 {
+		return serverAddr6(i)
+	}
+	return serverAddr(i)
+}
 
 // forwarder says whether a forwarder stands between the client and the servers.
 func (r row) forwarder() bool {
@@ -57,8 +75,10 @@ func readRows(dir string) ([]row, error) {
 			return nil, bad("%v", err)
 		}
 		if fields[2] != "service" {
-			if r.servers, err = strconv.Atoi(fields[2]); err != nil || r.servers < 1 || r.servers > serverCount {
-				return nil, bad("asks is %q: write service, or how many servers, 1 to %d", fields[2], serverCount)
+			var count string
+			count, r.ipv6 = strings.CutSuffix(fields[2], "-ipv6")
+			if r.servers, err = strconv.Atoi(count); err != nil || r.servers < 1 || r.servers > serverCount {
+				return nil, bad("asks is %q: write service, or how many servers, 1 to %d, with -ipv6 behind it or without", fields[2], serverCount)
 			}
 		}
 		if r.every, err = strconv.Atoi(fields[3]); err != nil || r.every < 100 {
@@ -98,7 +118,7 @@ func (r row) resolvConf() string {
 		fmt.Fprintf(&b, "nameserver %s\n", serviceAddr)
 	}
 	for i := range r.servers {
-		fmt.Fprintf(&b, "nameserver %s\n", serverAddr(i))
+		fmt.Fprintf(&b, "nameserver %s\n", r.server(i))
 	}
 	if r.Options != "" {
 		fmt.Fprintf(&b, "options %s\n", r.Options)

@@ -73,6 +73,9 @@ func (r row) asks() string {
 	if r.servers == 1 {
 		s = "1 server"
 	}
+	if r.ipv6 {
+		s += " by IPv6"
+	}
 	if r.forwarder() {
 		s += ", behind it glibc"
 	}

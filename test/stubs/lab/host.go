@@ -21,34 +21,51 @@ type Host struct {
 	Name string
 	Addr netip.Addr
 	lab  *Lab
+	on   Segment
 }
 
 // Host makes a host with an address on a segment. Its default route is the
 // router: clients and servers reach each other, and nobody else.
 func (l *Lab) Host(name string, on Segment, addr netip.Addr) (*Host, error) {
-	gateway, ok := gateways[on]
-	if !ok || !gateway.Contains(addr) {
-		return nil, fmt.Errorf("%s: %s does not lie in %s (%s)", name, addr, on, gateway.Masked())
+	if _, err := gateway(on, addr); err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	l.mu.Lock()
 	l.links++
 	link := fmt.Sprintf("v%d", l.links)
 	l.mu.Unlock()
-	h := &Host{Name: name, Addr: addr, lab: l}
+	h := &Host{Name: name, Addr: addr, lab: l, on: on}
 	ns := h.Namespace()
 	err := ip(
 		"netns add "+ns,
 		fmt.Sprintf("link add eth0 netns %s type veth peer name %s netns %s", ns, link, l.router),
 		fmt.Sprintf("-n %s link set %s master br-%s up", l.router, link, on),
-		fmt.Sprintf("-n %s addr add %s/%d dev eth0", ns, addr, gateway.Bits()),
 		fmt.Sprintf("-n %s link set lo up", ns),
 		fmt.Sprintf("-n %s link set eth0 up", ns),
-		fmt.Sprintf("-n %s route add default via %s", ns, gateway.Addr()),
 	)
+	if err == nil {
+		err = h.Add(addr)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return h, nil
+}
+
+// Add gives the host another address, with a default route of its family.
+func (h *Host) Add(addr netip.Addr) error {
+	g, err := gateway(h.on, addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", h.Name, err)
+	}
+	ns, now := h.Namespace(), ""
+	if addr.Is6() {
+		now = " nodad" // nobody else has it, and a second matters
+	}
+	return ip(
+		fmt.Sprintf("-n %s addr add %s/%d dev eth0%s", ns, addr, g.Bits(), now),
+		fmt.Sprintf("-n %s route add default via %s", ns, g.Addr()),
+	)
 }
 
 // Namespace is the host's network namespace, as ip-netns(8) knows it.

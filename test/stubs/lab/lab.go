@@ -22,13 +22,24 @@ type Segment string
 
 // The lab's segments.
 const (
-	Servers Segment = "servers" // 192.0.2.0/24
-	Clients Segment = "clients" // 198.51.100.0/24
+	Servers Segment = "servers" // 192.0.2.0/24, 2001:db8:2::/64
+	Clients Segment = "clients" // 198.51.100.0/24, 2001:db8:51::/64
 )
 
-var gateways = map[Segment]netip.Prefix{
-	Servers: netip.MustParsePrefix("192.0.2.1/24"),
-	Clients: netip.MustParsePrefix("198.51.100.1/24"),
+// gateways of each segment: of IPv4, and of IPv6.
+var gateways = map[Segment][2]netip.Prefix{
+	Servers: {netip.MustParsePrefix("192.0.2.1/24"), netip.MustParsePrefix("2001:db8:2::1/64")},
+	Clients: {netip.MustParsePrefix("198.51.100.1/24"), netip.MustParsePrefix("2001:db8:51::1/64")},
+}
+
+// gateway of an address on a segment.
+func gateway(on Segment, addr netip.Addr) (netip.Prefix, error) {
+	for _, g := range gateways[on] {
+		if g.Contains(addr) {
+			return g, nil
+		}
+	}
+	return netip.Prefix{}, fmt.Errorf("%s does not lie in %s (%s, %s)", addr, on, gateways[on][0].Masked(), gateways[on][1].Masked())
 }
 
 // Lab is a router and the hosts behind it.
@@ -85,14 +96,15 @@ func (l *Lab) makeRouter() error {
 	for segment, gateway := range gateways {
 		batch = append(batch,
 			fmt.Sprintf("-n %s link add br-%s type bridge", l.router, segment),
-			fmt.Sprintf("-n %s addr add %s dev br-%s", l.router, gateway, segment),
+			fmt.Sprintf("-n %s addr add %s dev br-%s", l.router, gateway[0], segment),
+			fmt.Sprintf("-n %s addr add %s dev br-%s nodad", l.router, gateway[1], segment),
 			fmt.Sprintf("-n %s link set br-%s up", l.router, segment),
 		)
 	}
 	if err := ip(batch...); err != nil {
 		return err
 	}
-	return run("ip", "netns", "exec", l.router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
+	return run("ip", "netns", "exec", l.router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
 }
 
 // Close ends every process in the lab and removes it.

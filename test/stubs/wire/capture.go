@@ -118,7 +118,7 @@ func (c *Capture) read() {
 			c.err = err
 			return
 		}
-		if p, ok := parse(buf[:n]); ok {
+		for _, p := range parse(buf[:n]) {
 			p.At = at
 			c.packets = append(c.packets, p)
 		}

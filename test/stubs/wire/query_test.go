@@ -2,6 +2,7 @@ package wire
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,24 +75,57 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packet := func(protocol byte, port uint16, cut int) []byte {
-		total := 28 + len(payload)
-		b := make([]byte, 28, total)
+	client6, one6 := netip.MustParseAddr("2001:db8:51::1"), netip.MustParseAddr("2001:db8:2::1")
+	ports := func(port uint16) []byte { return []byte{0x30, 0x39, byte(port >> 8), byte(port)} }
+	udp := func(port uint16) []byte { return slices.Concat(ports(port), make([]byte, 4), payload) }
+	framed := append([]byte{byte(len(payload) >> 8), byte(len(payload))}, payload...)
+	tcp := func(data []byte) []byte {
+		return slices.Concat(ports(53), make([]byte, 8), []byte{6 << 4}, make([]byte, 11), data) // with an option
+	}
+	v4 := func(protocol byte, data []byte) []byte {
+		b := make([]byte, 20)
+		total := len(b) + len(data)
 		b[0], b[2], b[3], b[9] = 0x45, byte(total>>8), byte(total), protocol
 		copy(b[12:], client.AsSlice())
 		copy(b[16:], one.AsSlice())
-		b[20], b[21], b[22], b[23] = 0x30, 0x39, byte(port>>8), byte(port)
-		return append(b, payload...)[:total-cut]
+		return append(b, data...)
 	}
-	p, ok := parse(packet(17, 53, 0))
-	if !ok || p.Name != "mixed.test." || p.Type != dns.TypeAAAA || p.From != netip.AddrPortFrom(client, 12345) || p.To.Addr() != one || p.Answer {
-		t.Errorf("read as %+v (%v)", p, ok)
+	v6 := func(protocol byte, data []byte) []byte {
+		b := make([]byte, 40)
+		b[0], b[4], b[5], b[6] = 0x60, byte(len(data)>>8), byte(len(data)), protocol
+		copy(b[8:], client6.AsSlice())
+		copy(b[24:], one6.AsSlice())
+		return append(b, data...)
 	}
-	for name, b := range map[string][]byte{
-		"TCP": packet(6, 53, 0), "another port": packet(17, 54, 0), "cut": packet(17, 53, 4), "nothing": nil, "IPv6": {0x60},
+	for name, c := range map[string]struct {
+		packet   []byte
+		from, to netip.Addr
+		messages int
+	}{
+		"UDP":                           {v4(17, udp(53)), client, one, 1},
+		"UDP over IPv6":                 {v6(17, udp(53)), client6, one6, 1},
+		"TCP":                           {v4(6, tcp(framed)), client, one, 1},
+		"TCP over IPv6":                 {v6(6, tcp(framed)), client6, one6, 1},
+		"two questions in one segment":  {v4(6, tcp(slices.Concat(framed, framed))), client, one, 2},
+		"a padded frame":                {append(v4(17, udp(53)), 0, 0), client, one, 1},
+		"TCP that only opens":           {v4(6, tcp(nil)), client, one, 0},
+		"TCP with a message cut in two": {v4(6, tcp(framed[:len(framed)-3])), client, one, 0},
+		"another port":                  {v4(17, udp(54)), client, one, 0},
+		"another protocol":              {v4(1, udp(53)), client, one, 0},
+		"cut":                           {v4(17, udp(53))[:40], client, one, 0},
+		"IPv6 that is cut":              {v6(17, udp(53))[:60], client6, one6, 0},
+		"nothing":                       {nil, client, one, 0},
+		"a header alone":                {[]byte{0x60}, client, one, 0},
+		"TCP with a header that lies":   {v4(6, append(ports(53), make([]byte, 17)...)), client, one, 0},
 	} {
-		if p, ok := parse(b); ok {
-			t.Errorf("%s: read as %+v", name, p)
+		got := parse(c.packet)
+		if len(got) != c.messages {
+			t.Errorf("%s: %d messages, not %d", name, len(got), c.messages)
+		}
+		for _, p := range got {
+			if p.Name != "mixed.test." || p.Type != dns.TypeAAAA || p.From != netip.AddrPortFrom(c.from, 12345) || p.To.Addr() != c.to || p.Answer {
+				t.Errorf("%s: read as %+v", name, p)
+			}
 		}
 	}
 }
