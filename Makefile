@@ -9,7 +9,7 @@ LDFLAGS := -s -w \
 GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
 
 # What runs in several goroutines over shared state; the rest is pure.
-RACE := ./plugin/... ./controller/fleet/... ./controller/standalone/...
+RACE := ./plugin/... ./controller/fleet/... ./controller/standalone/... ./test/calm
 
 export GOFLAGS ?= -mod=readonly
 
@@ -30,8 +30,9 @@ demo: build ## the main job on this machine, in a minute
 test: ## every test that can run here; says what it skipped
 	@test/run $(RACE)
 
-soak: cluster ## what is long by nature: ten clusters, long drills of real resolvers, real waits; as root
+soak: cluster ## what is long by nature: ten clusters, long drills of real resolvers, real waits, the node cache's latencies; as root
 	FIREBREAK_SOAK=1 go test -count=1 -v -timeout 60m -run 'Soak|Long' ./test/cluster ./test/stubs ./test/e2e
+	FIREBREAK_SOAK=1 go test -count=1 -v -p 1 ./test/calm ./test/wire
 
 bench: ## what an answer costs, beside other servers, into docs/performance.md: 35 quiet minutes; as root
 	go run ./test/bench -install -docs docs/performance.md

@@ -83,7 +83,7 @@ func start(args []string, stdout, stderr io.Writer) error {
 	case *file == "":
 		return misuse("which fleet? Give --fleet fleet.yaml")
 	case *check:
-		return checkFile(*file, stdout)
+		return checkFile(*file, os.Environ(), stdout, stderr)
 	case *state == "":
 		return misuse("where is its state? Give --state /var/lib/firebreak")
 	case *format == "json":
@@ -93,20 +93,25 @@ func start(args []string, stdout, stderr io.Writer) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	c, err := standalone.Open(standalone.Options{FleetFile: *file, State: *state, Log: slog.New(handler), Env: os.Getenv})
+	c, err := standalone.Open(standalone.Options{FleetFile: *file, State: *state, Log: slog.New(handler), Env: os.Getenv, Environ: os.Environ()})
 	if err != nil {
 		return err
 	}
 	return c.Run(ctx)
 }
 
-// checkFile says whether a controller would start with the file.
-func checkFile(file string, stdout io.Writer) error {
+// checkFile says whether a controller would start with the file, and warns of
+// what probably was not meant.
+func checkFile(file string, environ []string, stdout, stderr io.Writer) error {
 	c, err := fleet.Load(file)
 	if err != nil {
 		return err
 	}
-	if _, err := standalone.TimingsFrom(os.Getenv, c.AllLoopback()); err != nil {
+	for _, w := range c.Warnings {
+		fmt.Fprintln(stderr, "warning:", w.In(c.Path))
+	}
+	_, err = standalone.TimingsFrom(os.Getenv, c.AllLoopback())
+	if err = errors.Join(err, standalone.CheckEnviron(environ)); err != nil {
 		return err
 	}
 	if expired := c.Expired(time.Now()); len(expired) > 0 {

@@ -14,6 +14,7 @@ import (
 	"github.com/miekg/dns"
 
 	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/mtls"
 )
 
@@ -22,6 +23,14 @@ var (
 	fleetName  = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 	serverName = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,38}[a-z0-9])?$`)
 )
+
+// CheckServerName says whether a server can have that name.
+func CheckServerName(name string) error {
+	if !serverName.MatchString(name) {
+		return fmt.Errorf("%q is no name of a server: use 1 to 40 of a-z, 0-9, '.' and '-', with a letter or digit at both ends", name)
+	}
+	return nil
+}
 
 // checker turns a File into a Config, and notes everything that is wrong.
 type checker struct {
@@ -59,9 +68,7 @@ func (c *checker) check(hosts []byte) {
 			c.config.Infrastructure = append(c.config.Infrastructure, p)
 		}
 	}
-	if w := c.config.Window; w != nil {
-		c.field("window", w.Validate())
-	}
+	c.checkWindow()
 	c.checkAccess()
 	c.config.Monitors = c.monitors("monitors", c.config.File.Monitors)
 	c.checkProbe()
@@ -85,8 +92,8 @@ func (c *checker) checkServers() {
 	names, addresses, controls := map[string]string{}, map[netip.AddrPort]string{}, map[string]string{}
 	for i, s := range c.config.File.Servers {
 		at := fmt.Sprintf("servers[%d]", i)
-		if !serverName.MatchString(s.Name) {
-			c.bad(at+".name", "%q is no name of a server: use 1 to 40 of a-z, 0-9, '.' and '-', with a letter or digit at both ends", s.Name)
+		if err := CheckServerName(s.Name); err != nil {
+			c.bad(at+".name", "%v", err)
 		} else if other, twice := names[s.Name]; twice {
 			c.bad(at+".name", "%q is the name of %s (line %d) too: give each server its own", s.Name, other, c.lines[other])
 		}
@@ -329,35 +336,16 @@ func (c *checker) checkProbe() {
 	c.config.Probe = Question{Name: dns.Fqdn(p.Name), Type: kind}
 }
 
-func (c *checker) checkSchedules() {
-	names := map[string]string{}
-	for i := range c.config.Schedules {
-		s := &c.config.Schedules[i]
-		at := fmt.Sprintf("schedules[%d]", i)
-		c.field(at, s.Validate())
-		if other, twice := names[s.Name]; twice {
-			c.bad(at+".name", "%q is the name of %s (line %d) too: give each schedule its own", s.Name, other, c.lines[other])
-		}
-		names[s.Name] = at
-		for j, name := range s.Servers {
-			if !slices.ContainsFunc(c.config.Servers, func(x ServerConfig) bool { return x.Name == name }) {
-				c.bad(fmt.Sprintf("%s.servers[%d]", at, j), "the fleet has no server %q: %s", name, DidYouMean(name, c.config.ServerNames()))
-			}
-		}
-		for _, l := range []struct {
-			field string
-			list  []string
-		}{{"clients", s.Clients}, {"exclude", s.Exclude}} {
-			for j, name := range l.list {
-				if !looksLikeAddress(name) {
-					continue // a group, or a client's name that a server may yet learn
-				}
-				if _, err := ParsePrefix(name); err != nil {
-					c.bad(fmt.Sprintf("%s.%s[%d]", at, l.field, j), "%v", err)
-				}
-			}
-		}
-		s.Monitors = c.monitors(at+".monitors", s.Monitors)
+// checkWindow holds the window to what the shortest drill needs.
+func (c *checker) checkWindow() {
+	w := c.config.Window
+	if w == nil {
+		return
+	}
+	c.field("window", w.Validate())
+	if w.Validate() == nil && !w.Fits(protocol.MinDrillSeconds, run.DefaultTimings) {
+		c.bad("window", "no drill can ever run in it: the shortest, of %d s, takes up to %.0f s from its start until all is put back. Make the window longer",
+			protocol.MinDrillSeconds, run.Span(protocol.MinDrillSeconds, run.DefaultTimings).Seconds())
 	}
 }
 

@@ -26,6 +26,7 @@ type Config struct {
 	Infrastructure []netip.Prefix
 	Probe          Question
 	Monitors       []run.Monitor // with a type each
+	Warnings       []Problem     // what may be meant, and probably is not
 
 	names  map[string][]netip.Addr   // of clients, lower case: of the file and of its hosts file
 	groups map[string][]netip.Prefix // of clients

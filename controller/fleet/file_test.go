@@ -261,8 +261,8 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(c.Schedules) != 2 || !c.Drills.Enabled {
-		t.Errorf("%+v", c.File)
+	if len(c.Schedules) != 2 || !c.Drills.Enabled || len(c.Warnings) != 0 {
+		t.Errorf("%+v, %v", c.File, c.Warnings)
 	}
 }
 

@@ -160,7 +160,8 @@ func (f *Fleet) Refresh(ctx context.Context) {
 // Facts are what is known of the fleet now, without asking anybody. The caller
 // adds what is not the fleet's to know: other drills, targets, seen tables.
 func (f *Fleet) Facts(now time.Time) run.Facts {
-	facts := run.Facts{Now: now, Enabled: f.config.Drills.Enabled, Window: f.config.Window, Balancer: f.config.Balancer, Names: map[string]string{}}
+	facts := run.Facts{Now: now, Enabled: f.config.Drills.Enabled, Window: f.config.Window, Balancer: f.config.Balancer,
+		Infrastructure: f.config.Infrastructure, Names: map[string]string{}}
 	for _, s := range f.servers {
 		facts.Servers = append(facts.Servers, s.facts(now))
 	}

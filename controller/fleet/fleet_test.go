@@ -254,3 +254,40 @@ func TestNoLeaks(t *testing.T) {
 	})
 	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 }
+
+// Probes carry the mark that a server told, so that they are no client of its,
+// and none where it tells none.
+func TestProbesAreMarked(t *testing.T) {
+	f, servers := office(t)
+	servers[1].Edit(func(s *fleettest.Shape) { s.State.ProbeMark = "" })
+	for range 2 { // now both marks are known, and the first look is over
+		f.Refresh(t.Context())
+	}
+	counts := func(i int) (marked, unmarked int) {
+		s := servers[i].Shape()
+		return s.Marked, s.Unmarked
+	}
+	m0, u0 := counts(0)
+	_, u1 := counts(1)
+	for range 3 {
+		f.Refresh(t.Context())
+	}
+	if m, u := counts(0); m < m0+3 || u != u0 {
+		t.Errorf("%d marked, %d not", m-m0, u-u0)
+	}
+	if m, u := counts(1); m != 0 || u < u1+3 {
+		t.Errorf("a server that tells no mark got %d with one, %d without", m, u-u1)
+	}
+	// Another process has another mark: one probe may still carry the old one.
+	servers[0].Edit(func(s *fleettest.Shape) {
+		s.State.BootID, s.State.ProbeMark = "boot-next", "ff0102030405060708090a0b0c0d0e0f"
+	})
+	f.Refresh(t.Context())
+	_, u0 = counts(0)
+	for range 2 {
+		f.Refresh(t.Context())
+	}
+	if _, u := counts(0); u != u0 {
+		t.Errorf("%d probes with the old mark", u-u0)
+	}
+}

@@ -16,15 +16,18 @@ import (
 // probeTimeout of one DNS question of our own.
 const probeTimeout = 2 * time.Second
 
-// probe asks one server, and says why it was not answered. A token (32 hex
-// digits, or none) lets it through a drill.
-func probe(ctx context.Context, at netip.AddrPort, q Question, token string) error {
+// probe asks one server, and says why it was not answered. Each token is 32 hex
+// digits, or "": a drill's lets the probe through it, the server's own mark
+// keeps it from being counted as a client's.
+func probe(ctx context.Context, at netip.AddrPort, q Question, tokens ...string) error {
 	m := new(dns.Msg)
 	m.SetQuestion(q.Name, q.Type)
 	m.SetEdns0(1232, false)
-	if raw, err := hex.DecodeString(token); err == nil && len(raw) > 0 {
-		o := m.IsEdns0()
-		o.Option = append(o.Option, &dns.EDNS0_LOCAL{Code: protocol.ProbeOption, Data: raw})
+	for _, token := range tokens {
+		if raw, err := hex.DecodeString(token); err == nil && len(raw) > 0 {
+			o := m.IsEdns0()
+			o.Option = append(o.Option, &dns.EDNS0_LOCAL{Code: protocol.ProbeOption, Data: raw})
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

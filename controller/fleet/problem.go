@@ -26,17 +26,20 @@ func (p *Problems) Error() string {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
-		b.WriteString(p.File)
-		if x.Line > 0 {
-			fmt.Fprintf(&b, ":%d", x.Line)
-		}
-		b.WriteString(": ")
-		if x.Field != "" {
-			b.WriteString(x.Field + ": ")
-		}
-		b.WriteString(x.Message)
+		b.WriteString(x.In(p.File))
 	}
 	return b.String()
+}
+
+// In is the problem as a line, with the file and the place in it.
+func (p Problem) In(file string) string {
+	if p.Line > 0 {
+		file += fmt.Sprintf(":%d", p.Line)
+	}
+	if p.Field != "" {
+		file += ": " + p.Field
+	}
+	return file + ": " + p.Message
 }
 
 // nearest is the word that s was probably meant to be; "" where none is near.

@@ -67,10 +67,11 @@ func (s *server) look(ctx context.Context, q Question, token string) (before, af
 	all.Go(func() { s.lookState(ctx) })
 	all.Go(func() { s.lookReady(ctx) })
 	var probed error
-	all.Go(func() { probed = probe(ctx, s.config.DNS[0], q, token) })
 	s.mu.Lock()
 	before = s.err
+	mark := s.state.ProbeMark // of the last look: a restart costs one probe that counts
 	s.mu.Unlock()
+	all.Go(func() { probed = probe(ctx, s.config.DNS[0], q, token, mark) })
 	all.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 
+	"firebreakdns.io/firebreak/controller/run"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -58,8 +59,13 @@ func (s *strict) syntax(err error) {
 	s.problems = append(s.problems, p)
 }
 
-// bad notes a problem in the field, at its line or that of what it stands in.
+// bad notes a problem in the field.
 func (s *strict) bad(field, format string, args ...any) {
+	s.problems = append(s.problems, s.problem(field, format, args...))
+}
+
+// problem is one in the field, at its line or that of what it stands in.
+func (s *strict) problem(field, format string, args ...any) Problem {
 	p := Problem{Field: field, Message: fmt.Sprintf(format, args...)}
 	for at := field; ; {
 		if line, ok := s.lines[at]; ok {
@@ -72,7 +78,7 @@ func (s *strict) bad(field, format string, args ...any) {
 		}
 		at = at[:i]
 	}
-	s.problems = append(s.problems, p)
+	return p
 }
 
 func (s *strict) value(n *yaml.Node, v reflect.Value, path string) {
@@ -87,6 +93,9 @@ func (s *strict) value(n *yaml.Node, v reflect.Value, path string) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
+		if l, limits := v.Interface().(*run.Limits); limits {
+			*l = run.DefaultLimits // what they leave out keeps its default, as in the API
+		}
 		s.value(n, v.Elem(), path)
 	case reflect.Struct:
 		s.fields(n, v, path)

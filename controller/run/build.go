@@ -33,15 +33,17 @@ func (r Run) Report() Report {
 		out.ClientsTotal = len(out.Clients)
 	}
 	for _, c := range out.Clients {
-		out.Lost += c.Lost
 		out.Drilled += c.Drilled
 		out.LostSampled = out.LostSampled || c.LostSampled
 	}
+	if r.Phase.Final() {
+		out.Lost = r.lostInAll()
+	}
+	if r.Order != nil && (!r.Phase.Final() || out.Drilled == 0) { // its server counts, whatever becomes of its recording
+		out.Drilled = max(out.Drilled, int(min(r.Order.Drilled, mostCounted)))
+	}
 	if r.Spec.OfUpstream() {
 		out.Upstreams = r.upstreamReports()
-		if r.Order != nil {
-			out.Drilled = int(min(r.Order.Drilled, mostCounted))
-		}
 	}
 	for name, p := range r.Peers {
 		if p.Version != "" {
@@ -62,12 +64,30 @@ func (r Run) Report() Report {
 	return out
 }
 
+// lostInAll are the questions that all clients lost; nil where those of one of
+// them are not known, or nobody's are.
+func (r Run) lostInAll() *int {
+	sum := 0
+	for _, u := range r.Unheard {
+		if u.Server == r.Spec.Server && u.From == nil {
+			return nil
+		}
+	}
+	for _, c := range r.Clients {
+		if c.Lost == nil {
+			return nil
+		}
+		sum += *c.Lost
+	}
+	return &sum
+}
+
 // soFar are the clients drilled so far: those that were answered elsewhere are
 // shown as followed, the others with no verdict yet.
 func (r Run) soFar() []ClientReport {
 	out := []ClientReport{}
 	for _, addr := range sortedKeys(r.Drilled) {
-		c := ClientReport{Address: addr, Name: r.Names[addr]}
+		c := ClientReport{Address: addr, Name: r.Names[addr], Drilled: r.DrilledQueries[addr]}
 		if a, ok := r.Answered[addr]; ok {
 			s := max(0, float64(a.AtMs-r.Drilled[addr])/1000)
 			c.Verdict, c.AnsweredBy, c.FailoverSeconds = Followed, a.Server, &s

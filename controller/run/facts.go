@@ -22,6 +22,14 @@ type Facts struct {
 	// Resolved are the spec's clients as addresses; Unresolved names that are none.
 	Resolved   Targets  `json:"resolved"`
 	Unresolved []string `json:"unresolved,omitempty"`
+	// Infrastructure is what no drill touches, by the fleet file. It stands among
+	// the exclusions of Resolved too.
+	Infrastructure []netip.Prefix `json:"infrastructure,omitempty"`
+	// StateError is why runs cannot be written down, "" where they can.
+	StateError string `json:"stateError,omitempty"`
+	// Usual is what clients get from the servers beside the spec's; nil: not read
+	// yet. Step adds it, right before anything changes.
+	Usual *Usual `json:"usual,omitempty"`
 	// Balancer says that something takes servers out of use by asking their readiness.
 	Balancer bool `json:"balancer,omitempty"`
 	// WithSeen: the seen tables were read for these facts (ServerFacts.Seen).

@@ -42,11 +42,11 @@ func FuzzRecording(f *testing.F) {
 		if _, err := json.Marshal(r); err != nil {
 			t.Fatal(err)
 		}
-		if r.Lost < 0 || r.Drilled < 0 {
-			t.Fatalf("%d lost of %d drilled", r.Lost, r.Drilled)
+		if r.Lost != nil && *r.Lost < 0 || r.Drilled < 0 {
+			t.Fatalf("%s lost of %d drilled", lostText(r.Lost), r.Drilled)
 		}
 		for _, c := range r.Clients {
-			if c.Lost < 0 || c.Drilled < 0 || c.Lost > c.Drilled {
+			if c.Drilled < 0 || c.Lost != nil && (*c.Lost < 0 || *c.Lost > c.Drilled) {
 				t.Fatalf("%+v", c)
 			}
 		}

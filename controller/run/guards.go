@@ -29,8 +29,8 @@ const headroomShare = 0.8
 // guards in the order in which they are asked and told.
 var guards = []guard{
 	{OutOfBounds, func(s Spec, _ *Facts) (string, bool) {
-		if bad := s.bounds(); bad != "" {
-			return bad, true
+		if bad := s.Bounds(); bad != nil {
+			return bad.Error(), true
 		}
 		return fmt.Sprintf("%s for %d s", s.Mode, s.Seconds), false
 	}, nil},
@@ -39,6 +39,12 @@ var guards = []guard{
 			return "say why this drill is run: --reason, or the field \"reason\"", true
 		}
 		return "", false
+	}, nil},
+	{StateNotWritable, func(_ Spec, f *Facts) (string, bool) {
+		if f.StateError != "" {
+			return f.StateError + ": what is not written down could not be put back after a crash, so nothing is begun", true
+		}
+		return "what a run decides can be written down", false
 	}, nil},
 	{DrillsOff, func(s Spec, f *Facts) (string, bool) {
 		if !f.Enabled {
@@ -131,37 +137,6 @@ func FirstRefusal(checks []Check) *Check {
 	return nil
 }
 
-// bounds says what is out of bounds, "" where nothing is.
-func (s Spec) bounds() string {
-	if s.OfUpstream() {
-		if bad := s.upstreamBounds(); bad != "" {
-			return bad
-		}
-	}
-	switch {
-	case s.Stage != StageServer && s.Stage != StageUpstream:
-		return fmt.Sprintf("stage is %q; this version knows %q and %q", s.Stage, StageServer, StageUpstream)
-	case s.OfUpstream():
-	case s.Upstream != "":
-		return fmt.Sprintf("an upstream is named, and stage is %q: write %q, or leave upstream out", s.Stage, StageUpstream)
-	case !s.KnowsMode():
-		return fmt.Sprintf("mode is %q; it is %q or %q", s.Mode, protocol.ModeDrop, protocol.ModeRefused)
-	case !s.KnowsReadiness():
-		return fmt.Sprintf("readiness is %q; it is %q or %q", s.Readiness, protocol.ReadinessFail, protocol.ReadinessPass)
-	}
-	switch {
-	case s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds:
-		return fmt.Sprintf("the duration is %d s; it lies between %d and %d s", s.Seconds, protocol.MinDrillSeconds, protocol.MaxDrillSeconds)
-	case !s.Everyone && len(s.Clients) == 0:
-		return "nobody is named: give clients, or everyone"
-	case s.Everyone && len(s.Clients) > 0:
-		return "everyone and clients were both given: drop one of them"
-	case s.Limits.Stuck < 0 || s.Limits.ErrorPoints < 0 || s.Limits.ErrorPoints > 100 || s.Limits.ExpectSeconds < 1:
-		return "limits: stuck is 0 or more, errorPoints 0 to 100, expectSeconds 1 or more"
-	}
-	return ""
-}
-
 func targetBusy(s Spec, f *Facts) (string, bool) {
 	t := f.Server(s.Server)
 	switch {
@@ -244,22 +219,33 @@ func incidentOpen(s Spec, f *Facts) (string, bool) {
 		}
 	}
 	m := fmt.Sprintf("%d of %d servers healthy", ready, len(f.Servers))
-	return m, 2*ready < len(f.Servers)
+	if 2*ready < len(f.Servers) {
+		return m, true
+	}
+	if bad := f.Usual.tooMany(); bad != "" {
+		return bad, true
+	}
+	return m, false
 }
 
 func noTargets(s Spec, f *Facts) (string, bool) {
 	if len(f.Unresolved) > 0 {
 		return fmt.Sprintf("not known: %s. Name an address, a prefix, a group of the fleet file, or a client that was seen", strings.Join(f.Unresolved, ", ")), true
 	}
-	if s.Everyone {
+	switch {
+	case s.Everyone && f.WithSeen:
+		if nobody := f.nobodyOfAll(s.Server); nobody != "" {
+			return nobody, true
+		}
 		return "everyone", false
-	}
-	if !f.WithSeen {
+	case s.Everyone:
+		return "everyone", false
+	case !f.WithSeen:
 		return "", false
 	}
 	n := len(targetsSeen(s, f))
 	if n == 0 {
-		return fmt.Sprintf("%s has seen none of these clients in the last hour", s.Server), true
+		return f.nobody(s.Server), true
 	}
 	return fmt.Sprintf("%d seen on %s in the last hour", n, s.Server), false
 }

@@ -172,7 +172,11 @@ func (r *Run) part(server string, rec protocol.Recording, now time.Time) {
 				if r.Drilled == nil {
 					r.Drilled = map[string]int64{}
 				}
+				if r.DrilledQueries == nil {
+					r.DrilledQueries = map[string]int{}
+				}
 				r.Drilled[c.Address] = p.corrected(c.FirstDrilledMs)
+				r.DrilledQueries[c.Address] = int(c.Drilled)
 			}
 		}
 		return

@@ -98,8 +98,8 @@ func TestWhateverHappens(t *testing.T) {
 			t.Fatal("the report shows the probe token")
 		}
 		for _, c := range r.Clients {
-			if c.Lost > c.Drilled {
-				t.Fatalf("%s lost %d of %d", c.Address, c.Lost, c.Drilled)
+			if c.Lost != nil && *c.Lost > c.Drilled {
+				t.Fatalf("%s lost %d of %d", c.Address, *c.Lost, c.Drilled)
 			}
 		}
 	})
@@ -158,6 +158,7 @@ func (s *sim) fault(t *rapid.T) {
 
 // TestLost pairs drilled questions with answers elsewhere.
 func TestLost(t *testing.T) {
+	const notKnown = -1
 	w := func(name string, offset, err int64, c protocol.RecordedClient) *witness {
 		return &witness{server: name, peer: &Peer{OffsetMs: offset, ErrMs: err}, clients: map[string]protocol.RecordedClient{"x": c}}
 	}
@@ -195,12 +196,16 @@ func TestLost(t *testing.T) {
 		{"the other kept fewer", protocol.RecordedClient{DrilledQuestions: 2, Samples: []protocol.Sample{drilled(4, t0), drilled(8, t0)}},
 			protocol.RecordedClient{SampleBits: 3, Samples: []protocol.Sample{answered(8, t0+1000)}}, 0, 0, true},
 		{"nothing comparable was kept", protocol.RecordedClient{DrilledQuestions: 7, Samples: []protocol.Sample{drilled(4, t0)}},
-			protocol.RecordedClient{SampleBits: 3}, 0, 0, true},
+			protocol.RecordedClient{SampleBits: 3}, 0, notKnown, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, sampled := lost(c.here, w("a", 0, 0, c.here), []*witness{w("b", c.offset, 0, c.there)}, "x")
-			if n != c.lost || sampled != c.sampled {
-				t.Errorf("lost %d (sampled %v), want %d (%v)", n, sampled, c.lost, c.sampled)
+			got := notKnown
+			if n != nil {
+				got = *n
+			}
+			if got != c.lost || sampled != c.sampled {
+				t.Errorf("lost %d (sampled %v), want %d (%v)", got, sampled, c.lost, c.sampled)
 			}
 		})
 	}

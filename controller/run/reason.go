@@ -18,8 +18,10 @@ const (
 	IncidentOpen   Reason = "IncidentOpen"   // the fleet's health is severe, or an alert is firing
 	NoHeadroom     Reason = "NoHeadroom"     // the survivors would be above 80 % of their CPU limit
 	NoTargets      Reason = "NoTargets"      // no target was seen on the server in the last hour
-	OutOfBounds    Reason = "OutOfBounds"    // duration, mode, readiness or stage not allowed
+	OutOfBounds    Reason = "OutOfBounds"    // duration, mode, readiness, stage or a limit not allowed
 	ReasonMissing  Reason = "ReasonMissing"  // no reason given, and nobody at a terminal
+	// StateNotWritable: the controller cannot write down what it does.
+	StateNotWritable Reason = "StateNotWritable"
 )
 
 // Why a run failed: what it found.

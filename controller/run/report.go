@@ -57,13 +57,18 @@ type Report struct {
 	Reason  Reason  `json:"reason"`  // why: a constant
 	Message string  `json:"message"` // why, in words
 	Spec    Spec    `json:"spec"`
+	// Unsaved is why the run, as it is here, is not on the controller's disk yet;
+	// left out where it is.
+	Unsaved string `json:"unsaved,omitempty"`
 
 	Verdicts Verdicts `json:"verdicts"`
 	Coverage *float64 `json:"coverage"` // followed / (followed + stuck); null where nobody can be counted
-	Lost     int      `json:"lost"`     // questions that were drilled and answered nowhere else
+	Lost     *int     `json:"lost"`     // questions that were drilled and answered nowhere else; null while the run is on, or where too little was heard
 	// LostSampled: Lost is an estimate, from those questions that the servers had room for.
 	LostSampled bool `json:"lostSampled"`
-	Drilled     int  `json:"drilled"` // queries; of an upstream: questions and probes that it did not get
+	// Drilled queries; while the run is on, as the server counted last. Of an
+	// upstream: questions and probes that it did not get to answer.
+	Drilled int `json:"drilled"`
 
 	TimeToNoticeSeconds   *float64 `json:"timeToNoticeSeconds"`
 	TimeToMoveSeconds     *float64 `json:"timeToMoveSeconds"`
@@ -170,7 +175,7 @@ type ClientReport struct {
 	Name        string  `json:"name"`
 	Verdict     Verdict `json:"verdict"`
 	Drilled     int     `json:"drilled"` // queries
-	Lost        int     `json:"lost"`    // questions
+	Lost        *int    `json:"lost"`    // questions; null where it is not known
 	LostSampled bool    `json:"lostSampled,omitempty"`
 	// FailoverSeconds from its first drilled query to its first answer elsewhere
 	// after it; null where it did not follow, or asked both all along.

@@ -54,12 +54,15 @@ type Run struct {
 	NextTry   time.Time `json:"nextTry,omitzero"`  // of the order, its renewal or its end
 	Restarts  int       `json:"restarts,omitempty"`
 
-	Traffic  map[string]*Meter        `json:"traffic,omitempty"`   // by server
-	Flows    map[string]*Flow         `json:"flows,omitempty"`     // of StageUpstream: by zone and address
-	Drilled  map[string]int64         `json:"drilledAt,omitempty"` // first drilled query by client, Unix ms
-	Answered map[string]Answer        `json:"answered,omitempty"`  // first answer elsewhere seen after it
-	Lookups  map[string]*MonitorTally `json:"lookups,omitempty"`
-	Order    *protocol.DrillState     `json:"order,omitempty"` // as the server said last
+	Traffic map[string]*Meter `json:"traffic,omitempty"` // by server
+	// Flows are of StageUpstream: what the server asked, by zone and address.
+	Flows   map[string]*Flow `json:"flows,omitempty"`
+	Drilled map[string]int64 `json:"drilledAt,omitempty"` // first drilled query by client, Unix ms
+	// DrilledQueries by client, as the server's recording said last.
+	DrilledQueries map[string]int           `json:"drilledQueries,omitempty"`
+	Answered       map[string]Answer        `json:"answered,omitempty"` // first answer elsewhere seen after it
+	Lookups        map[string]*MonitorTally `json:"lookups,omitempty"`
+	Order          *protocol.DrillState     `json:"order,omitempty"` // as the server said last
 
 	Clients      []ClientReport `json:"clients,omitempty"` // once Done
 	Unheard      []Unheard      `json:"unheard,omitempty"`
@@ -130,6 +133,7 @@ func (r Run) clone() Run {
 	}
 	r.Lookups = cloneMap(r.Lookups)
 	r.Drilled = maps.Clone(r.Drilled)
+	r.DrilledQueries = maps.Clone(r.DrilledQueries)
 	r.Answered = maps.Clone(r.Answered)
 	return r
 }
@@ -228,10 +232,7 @@ func parseAddr(s string) (netip.Addr, bool) {
 // neverDrilled are the addresses that no order may touch: loopback's own, and
 // the fleet's servers.
 func neverDrilled(f *Facts) Targets {
-	never := Targets{Prefixes: []netip.Prefix{
-		netip.PrefixFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), 32),
-		netip.PrefixFrom(netip.IPv6Loopback(), 128),
-	}}
+	never := Targets{Prefixes: loopback()}
 	for _, t := range f.Servers {
 		for _, a := range t.DNS {
 			ip := a.Addr().Unmap().WithZone("")

@@ -136,6 +136,11 @@ func (s Schedule) validateUpstream() error {
 	case !spec.KnowsReadiness():
 		return &FieldError{"readiness", "the server of an upstream's drill stays ready: leave readiness out"}
 	}
+	if s.Limits != nil {
+		if e := s.Limits.Bounds(); e != nil {
+			return &FieldError{"limits." + e.Field, e.Message}
+		}
+	}
 	return nil
 }
 

@@ -381,7 +381,7 @@ func TestScheduleSpecDefaults(t *testing.T) {
 	}
 	s := monthly("UTC", 0)
 	s.Everyone, s.Upstream = false, "10.0.0.53"
-	if spec := s.Spec("ns2"); spec.Stage != StageUpstream || spec.Upstream != "10.0.0.53:53" || spec.Mode != ModeBlackhole || spec.Readiness != "" || spec.bounds() != "" {
-		t.Errorf("%+v: %s", spec, spec.bounds())
+	if spec := s.Spec("ns2"); spec.Stage != StageUpstream || spec.Upstream != "10.0.0.53:53" || spec.Mode != ModeBlackhole || spec.Readiness != "" || spec.Bounds() != nil {
+		t.Errorf("%+v: %s", spec, spec.Bounds())
 	}
 }

@@ -262,7 +262,10 @@ func (s *sim) observe() Observation {
 	needs := s.run.Needs(s.clock())
 	f.WithSeen = needs.Seen
 	if len(f.Resolved.Prefixes) == 0 {
-		f.Resolved = Targets{Everyone: s.spec.Everyone}
+		f.Resolved = Targets{Everyone: s.spec.Everyone, Exclude: slices.Clone(f.Resolved.Exclude)}
+		for _, c := range s.spec.Exclude {
+			f.Resolved.Exclude = append(f.Resolved.Exclude, netip.MustParsePrefix(c))
+		}
 		for _, c := range s.spec.Clients {
 			if p, err := netip.ParsePrefix(c); err == nil {
 				f.Resolved.Prefixes = append(f.Resolved.Prefixes, p)
@@ -629,8 +632,8 @@ func reportText(r Report) string {
 			fmt.Fprintf(&b, "%s %.3g\n", name, *f)
 		}
 	}
-	fmt.Fprintf(&b, "followed %d stuck %d quiet %d elsewhere %d unknown %d, lost %d (sampled %v), drilled %d\n", r.Verdicts.Followed, r.Verdicts.Stuck,
-		r.Verdicts.Quiet, r.Verdicts.Elsewhere, r.Verdicts.Unknown, r.Lost, r.LostSampled, r.Drilled)
+	fmt.Fprintf(&b, "followed %d stuck %d quiet %d elsewhere %d unknown %d, lost %s (sampled %v), drilled %d\n", r.Verdicts.Followed, r.Verdicts.Stuck,
+		r.Verdicts.Quiet, r.Verdicts.Elsewhere, r.Verdicts.Unknown, lostText(r.Lost), r.LostSampled, r.Drilled)
 	opt("coverage", r.Coverage)
 	opt("notice", r.TimeToNoticeSeconds)
 	opt("move", r.TimeToMoveSeconds)
@@ -641,7 +644,7 @@ func reportText(r Report) string {
 		fmt.Fprintf(&b, "finding %s: %s\n", f.Reason, f.Message)
 	}
 	for _, c := range r.Clients {
-		fmt.Fprintf(&b, "%s %s drilled=%d lost=%d", c.Address, c.Verdict, c.Drilled, c.Lost)
+		fmt.Fprintf(&b, "%s %s drilled=%d lost=%s", c.Address, c.Verdict, c.Drilled, lostText(c.Lost))
 		if c.FailoverSeconds != nil {
 			fmt.Fprintf(&b, " failover=%.3g by=%s", *c.FailoverSeconds, c.AnsweredBy)
 		} else if c.Verdict == Followed {
@@ -673,6 +676,14 @@ func reportText(r Report) string {
 		fmt.Fprintf(&b, "clock error %d ms\n", r.ClockErrorMs)
 	}
 	return b.String()
+}
+
+// lostText is how many were lost, as a transcript has it.
+func lostText(n *int) string {
+	if n == nil {
+		return "?"
+	}
+	return strconv.Itoa(*n)
 }
 
 func duration(t *testing.T, s string) time.Duration {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
@@ -44,6 +45,10 @@ func (s *sim) setSpec(t *testing.T, d *datadriven.TestData, key string, vals []s
 		s.spec.Readiness = protocol.Readiness(val)
 	case "clients":
 		s.spec.Everyone, s.spec.Clients = false, vals
+	case "exclude":
+		s.spec.Exclude = vals
+	case "errorpoints":
+		s.spec.Limits.ErrorPoints = float64(num(t, d, val))
 	case "everyone":
 		s.spec.Everyone = val != "false"
 	case "stuck":
@@ -164,6 +169,14 @@ func (s *sim) setFacts(t *testing.T, d *datadriven.TestData, key string, vals []
 		s.facts.Incident = val
 	case "rollout":
 		s.facts.Rollout = val
+	case "state":
+		s.facts.StateError = val
+	case "infrastructure":
+		for _, v := range vals {
+			p := netip.MustParsePrefix(v)
+			s.facts.Infrastructure = append(s.facts.Infrastructure, p)
+			s.facts.Resolved.Exclude = append(s.facts.Resolved.Exclude, p)
+		}
 	case "headroom":
 		share, _ := strconv.ParseFloat(val, 64)
 		s.facts.Headroom = &Headroom{Share: share}

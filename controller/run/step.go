@@ -114,6 +114,7 @@ func (r *Run) advance(o *Observation, now time.Time) []Action {
 // ask is Asking: every guard, right before anything changes. What they allow is
 // frozen, so that the order is for those whom they saw.
 func (r *Run) ask(f *Facts, now time.Time) {
+	f.Usual = r.usual()
 	r.Checks = Guards(r.Spec, *f)
 	if no := FirstRefusal(r.Checks); no != nil {
 		r.refuse(no.Reason, no.Message, now)
@@ -199,7 +200,7 @@ func (r *Run) advanceOut(o *Observation, now time.Time) []Action {
 	}
 	r.watch(o, now)
 	if !r.NoticedAt.IsZero() {
-		r.enter(Noticed, now, "noticed after %s", r.NoticedAt.Sub(r.Started).Round(100*time.Millisecond))
+		r.enter(Noticed, now, "noticed after %s", Seconds(r.NoticedAt.Sub(r.Started).Seconds()))
 		return actions
 	}
 	return append(actions, r.untilEnd(now)...)

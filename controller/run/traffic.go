@@ -52,6 +52,7 @@ func (m *Meter) span(d time.Duration) (from, to protocol.Stats, ok bool) {
 type tally struct {
 	ms                                            int64
 	queries, questions, retries, answers, errors_ uint64
+	failed                                        uint64 // of errors_: SERVFAIL
 	latency                                       []uint64
 }
 
@@ -68,6 +69,7 @@ func between(from, to protocol.Stats) tally {
 		retries:   to.Retries - from.Retries,
 		answers:   to.Answers - from.Answers,
 		errors_:   to.ServFail + to.Refused - from.ServFail - from.Refused,
+		failed:    to.ServFail - from.ServFail,
 		latency:   slices.Clone(to.LatencyMs),
 	}
 	for i := range min(len(t.latency), len(from.LatencyMs)) {
@@ -83,6 +85,7 @@ func (t *tally) add(o tally) {
 	t.retries += o.retries
 	t.answers += o.answers
 	t.errors_ += o.errors_
+	t.failed += o.failed
 	if t.latency == nil {
 		t.latency = make([]uint64, len(o.latency))
 	}

@@ -147,20 +147,22 @@ func causeOf(u protocol.UpstreamState) string {
 }
 
 // upstreamBounds says what is out of bounds in a drill of an upstream.
-func (s Spec) upstreamBounds() string {
+func (s Spec) upstreamBounds() *FieldError {
 	switch {
 	case s.Upstream == "":
-		return "no upstream is named: give the address of the one to take away, IP:PORT"
+		return &FieldError{"upstream", "no upstream is named: give the address of the one to take away, IP:PORT"}
 	case !s.AddressesUpstream():
-		return fmt.Sprintf("upstream is %q; it is IP:PORT, or [IP]:PORT for IPv6", s.Upstream)
+		return &FieldError{"upstream", fmt.Sprintf("it is %q; it is to be IP:PORT, or [IP]:PORT for IPv6", s.Upstream)}
 	case !s.KnowsMode():
-		return fmt.Sprintf("mode is %q; for an upstream it is %q or %q", s.Mode, ModeBlackhole, ModeDown)
+		return &FieldError{"mode", fmt.Sprintf("it is %q; for an upstream it is to be %q or %q", s.Mode, ModeBlackhole, ModeDown)}
 	case !s.KnowsReadiness():
-		return "readiness is of a server's drill: the server of an upstream's stays ready; leave it out"
-	case len(s.Clients) > 0 || len(s.Exclude) > 0:
-		return "clients cannot be chosen: an upstream is away for every client of its server; leave clients and exclude out"
+		return &FieldError{"readiness", "the server of an upstream's drill stays ready: leave readiness out"}
+	case len(s.Clients) > 0:
+		return &FieldError{"clients", "they cannot be chosen: an upstream is away for every client of its server; leave clients out"}
+	case len(s.Exclude) > 0:
+		return &FieldError{"exclude", "nobody can be left out: an upstream is away for every client of its server; leave exclude out"}
 	}
-	return ""
+	return nil
 }
 
 // The guards that ask another question of an upstream than of a server.

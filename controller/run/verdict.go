@@ -128,8 +128,13 @@ func (r *Run) verdict(addr string, drilled *witness, others []*witness, unheard 
 			best = Answer{Server: w.server, AtMs: at}
 		}
 	}
+	none := 0
+	out.Lost = &none
 	if here.Drilled > 0 {
 		out.Lost, out.LostSampled = lost(here, drilled, others, addr)
+		if out.Lost != nil && *out.Lost > 0 && (unheard || late) {
+			out.Lost, out.LostSampled = nil, false // they may have been answered where nobody listened
+		}
 	}
 	switch {
 	case here.Drilled == 0 && anywhere && !slices.Contains(r.SeenHour, addr):
@@ -198,8 +203,8 @@ func (r *Run) followedAt(w *witness, c protocol.RecordedClient, first, until, sl
 // after its last one. An answer of the drilled server itself counts too: it came
 // back in time for that question, so the client did not lose it. Where a server had no room for all, only the
 // questions that every server kept are compared, and the count is scaled up to
-// all drilled questions and said to be sampled.
-func lost(here protocol.RecordedClient, drilled *witness, others []*witness, addr string) (n int, sampled bool) {
+// all drilled questions and said to be sampled; nil where there is nothing to compare.
+func lost(here protocol.RecordedClient, drilled *witness, others []*witness, addr string) (n *int, sampled bool) {
 	bits := here.SampleBits
 	until := drilled.at(here.SamplesUntilMs)
 	answers := map[uint64][][2]int64{}
@@ -237,13 +242,14 @@ func lost(here protocol.RecordedClient, drilled *witness, others []*witness, add
 		}
 	}
 	total := int(here.DrilledQuestions)
-	if kept >= total {
-		return missing, false
+	switch {
+	case kept >= total:
+		return &missing, false
+	case kept == 0:
+		return nil, false
 	}
-	if kept == 0 {
-		return 0, true
-	}
-	return (missing*total + kept/2) / kept, true
+	scaled := (missing*total + kept/2) / kept
+	return &scaled, true
 }
 
 // parallelWithin is how much earlier than the drilled copy an answer elsewhere may

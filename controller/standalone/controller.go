@@ -23,6 +23,7 @@ type Options struct {
 	State     string // a folder of its own
 	Log       *slog.Logger
 	Env       func(string) string // os.Getenv
+	Environ   []string            // os.Environ(), to find what was misspelt in it
 }
 
 // Controller runs the drills of one fleet. Make one with Open, let it work with
@@ -40,6 +41,8 @@ type Controller struct {
 	metrics *metrics
 	apis    []*listener
 	orphans []string // IDs of runs whose file was set aside
+	// orphansEnded is what came of ending what they left behind: "" where it is ended.
+	orphansEnded map[orphan]string
 
 	starting sync.Mutex // held while the guards are asked and a run is made
 
@@ -65,7 +68,7 @@ func Open(o Options) (*Controller, error) {
 		return nil, err
 	}
 	timings, err := TimingsFrom(o.Env, config.AllLoopback())
-	if err != nil {
+	if err = errors.Join(err, CheckEnviron(o.Environ)); err != nil {
 		return nil, err
 	}
 	if o.State == "" {
@@ -79,7 +82,7 @@ func Open(o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		options: o, log: o.Log, audit: o.Log.With("audit", true), now: steady.Now, started: steady.Now(),
-		timings: timings, config: config, drives: map[string]*drive{}, metrics: newMetrics(),
+		timings: timings, config: config, drives: map[string]*drive{}, metrics: newMetrics(), orphansEnded: map[orphan]string{},
 	}
 	c.driveIn, c.stopAll = context.WithCancel(context.Background())
 	if c.lock, err = lock(o.State); err != nil {
@@ -98,6 +101,7 @@ func (c *Controller) open() (err error) {
 		return err
 	}
 	c.memories = c.rememberRuns(c.store.memories())
+	c.warn(c.config)
 	for _, e := range c.config.Expired(c.now()) {
 		c.log.Error("certificate", "error", e)
 	}
@@ -172,6 +176,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	all.Go(func() { c.watchSchedules(watching) })
 	all.Go(func() { every(watching, time.Second, func() { c.endOrphans(watching) }) })
 	all.Go(func() { every(watching, time.Second, c.followClock) })
+	all.Go(func() { every(watching, time.Second, c.store.watch) })
 	var err error
 	select {
 	case <-ctx.Done():
@@ -276,6 +281,7 @@ func (c *Controller) find(id string) *drive {
 func (c *Controller) facts(spec run.Spec) run.Facts {
 	f := c.current().Facts(c.now())
 	f.Enabled = c.newest().Drills.Enabled
+	f.StateError = c.store.bad()
 	f.Others = c.others(spec.ID, &f)
 	return f
 }
@@ -284,20 +290,15 @@ func (c *Controller) facts(spec run.Spec) run.Facts {
 func (c *Controller) others(id string, f *run.Facts) []run.Other {
 	var out []run.Other
 	known := map[string]bool{id: true}
-	for _, r := range c.store.list() {
+	for _, r := range c.runs() {
 		if r.report.ID == id {
 			continue
 		}
 		known[r.report.ID] = true
-		on, ended := r.on, r.ended
-		if d := c.find(r.report.ID); d != nil { // the file is behind: whoever saw it end may start the next one
-			now := d.snapshot()
-			on, ended = now.On(), now.Ended
-		}
-		if on || !ended.IsZero() {
+		if r.on || !r.ended.IsZero() {
 			o := run.Other{ID: r.report.ID, Fleet: r.report.Fleet, Server: r.report.Server, Schedule: r.report.Spec.Schedule}
-			if !on {
-				o.Ended = ended
+			if !r.on {
+				o.Ended = r.ended
 			}
 			out = append(out, o)
 		}

@@ -28,11 +28,11 @@ type drive struct {
 	stop      *run.StopWish
 	results   []run.Result
 	restarted bool
+	unsaved   string // why the run, as it is, is not on disk; "" where it is
 
 	// Of the goroutine alone.
-	saved     time.Time
-	savedAs   mark
-	saveError bool // said already
+	saved   time.Time
+	savedAs mark
 	// recording are the calls that are on to start a recording, by server. One
 	// that is to be dropped waits for it: the two would overtake each other on
 	// their way, and a recording be left that keeps others from drilling.
@@ -67,9 +67,10 @@ func (d *drive) loop(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.step(ctx)
 		d.mu.Lock()
-		over, on, written := d.run.Over(), d.run.On(), d.savedAs == markOf(&d.run)
+		over, on := d.run.Over(), d.run.On()
+		saved := markOf(&d.run) == d.savedAs && d.unsaved == ""
 		d.mu.Unlock()
-		if over && written { // else the next process would go on with it, and until then its file say that it is on
+		if over && saved { // what is not on disk is tried again, or the next controller would find another end
 			d.c.ended(d)
 			return
 		}
@@ -148,18 +149,21 @@ func (d *drive) do(ctx context.Context, a run.Action) {
 // for a while. It returns why what was decided is not on disk.
 func (d *drive) write(r *run.Run, actions []run.Action) error {
 	now := d.c.now()
-	if m := markOf(r); m == d.savedAs && len(actions) == 0 && (now.Sub(d.saved) < saveEvery || !r.On()) {
+	if m := markOf(r); m == d.savedAs && len(actions) == 0 && d.why() == "" && (now.Sub(d.saved) < saveEvery || !r.On()) {
 		return nil
 	}
-	if err := d.c.store.save(r); err != nil {
-		if !d.saveError {
-			d.c.log.Error("nothing is changed any more until this works", "run", d.id, "error", err)
-		}
-		d.saveError = true
+	err := d.c.store.save(r)
+	d.mu.Lock()
+	d.unsaved = ""
+	if err != nil {
+		d.unsaved = err.Error()
+	}
+	d.mu.Unlock()
+	if err != nil {
 		d.c.store.note(r)
 		return err
 	}
-	d.saved, d.savedAs, d.saveError = now, markOf(r), false
+	d.saved, d.savedAs = now, markOf(r)
 	return nil
 }
 

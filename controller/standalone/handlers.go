@@ -50,9 +50,8 @@ func (c *Controller) postDrill(w http.ResponseWriter, r *http.Request, by who) e
 	if err != nil {
 		return err
 	}
-	started := d.snapshot()
 	w.Header().Set("Location", "/api/v1/drills/"+d.id)
-	return answer(w, http.StatusAccepted, started.Report())
+	return answer(w, http.StatusAccepted, d.report())
 }
 
 func (c *Controller) deleteDrill(w http.ResponseWriter, r *http.Request, by who) error {
@@ -70,7 +69,7 @@ func (c *Controller) deleteDrill(w http.ResponseWriter, r *http.Request, by who)
 	if !found {
 		return noDrill(r.PathValue("server"))
 	}
-	return answer(w, http.StatusAccepted, stopped.Report())
+	return answer(w, http.StatusAccepted, stopped.report())
 }
 
 func noDrill(server string) error {
@@ -82,8 +81,8 @@ func (c *Controller) getDrill(w http.ResponseWriter, r *http.Request, _ who) err
 		return err
 	}
 	if d := c.on(); d != nil {
-		if now := d.snapshot(); now.Spec.Server == r.PathValue("server") {
-			return answer(w, http.StatusOK, now.Report())
+		if now := d.report(); now.Server == r.PathValue("server") {
+			return answer(w, http.StatusOK, now)
 		}
 	}
 	return noDrill(r.PathValue("server"))
@@ -112,7 +111,7 @@ func (c *Controller) getDrills(w http.ResponseWriter, r *http.Request, _ who) er
 		return err
 	}
 	out := view.DrillList{Drills: []view.DrillRow{}}
-	for _, x := range c.store.list() {
+	for _, x := range c.runs() {
 		report := x.report
 		if before := q["before"]; before != "" && report.ID >= before {
 			continue
@@ -121,14 +120,10 @@ func (c *Controller) getDrills(w http.ResponseWriter, r *http.Request, _ who) er
 			out.Next = out.Drills[limit-1].ID
 			break
 		}
-		if d := c.find(report.ID); d != nil {
-			now := d.snapshot()
-			report = now.Report()
-		}
 		out.Drills = append(out.Drills, view.DrillRow{
 			ID: report.ID, Server: report.Server, Phase: report.Phase, Outcome: report.Outcome, Reason: report.Reason,
 			Upstream: report.Spec.Upstream, Mode: report.Spec.Mode, Seconds: report.Spec.Seconds, Verdicts: report.Verdicts, Coverage: report.Coverage, Lost: report.Lost,
-			By: report.Spec.By, Schedule: report.Spec.Schedule, Requested: report.Spec.Requested,
+			By: report.Spec.By, Schedule: report.Spec.Schedule, Requested: report.Spec.Requested, Unsaved: report.Unsaved,
 		})
 	}
 	return answer(w, http.StatusOK, out)
@@ -137,12 +132,11 @@ func (c *Controller) getDrills(w http.ResponseWriter, r *http.Request, _ who) er
 // report of a run, from memory while it is driven, else from its file.
 func (c *Controller) report(id string) (run.Report, error) {
 	if d := c.find(id); d != nil {
-		now := d.snapshot()
-		return now.Report(), nil
+		return d.report(), nil
 	}
 	if !c.store.has(id) {
 		return run.Report{}, protocol.NewProblem(http.StatusNotFound, protocol.ReasonNotFound,
-			"there is no run %q: the last %d are kept, %s lists them", id, keepRuns, view.PathDrills)
+			"there is no drill %q: the last %d are kept, %s lists them", id, keepRuns, view.PathDrills)
 	}
 	old, err := c.store.read(id)
 	if err != nil {

@@ -70,7 +70,8 @@ func (x collector) Collect(out chan<- prometheus.Metric) {
 		gauge(desc("server_heard", "1 while the server's control endpoint answers.", "fleet", "server"), oneIf(s.Heard), config.Fleet, s.Name)
 		gauge(desc("server_clock_offset_seconds", "The server's clock minus the controller's.", "fleet", "server"), float64(s.OffsetMs)/1000, config.Fleet, s.Name)
 	}
-	for _, r := range c.store.list() {
+	gauge(desc("state_writable", "1 while the state folder can be written to; else no drill starts, and reports wait in memory.", "fleet"), oneIf(c.store.bad() == ""), config.Fleet)
+	for _, r := range c.runs() {
 		if r.report.Outcome != "" && r.report.Phase.Final() && r.report.Outcome != run.Refusal {
 			lastRun(gauge, config.Fleet, &r.report)
 			break
@@ -93,7 +94,9 @@ func lastRun(gauge func(*prometheus.Desc, float64, ...string), name string, r *r
 	for verdict, n := range map[run.Verdict]int{run.Followed: r.Verdicts.Followed, run.Stuck: r.Verdicts.Stuck, run.Quiet: r.Verdicts.Quiet, run.Elsewhere: r.Verdicts.Elsewhere, run.Unknown: r.Verdicts.Unknown} {
 		gauge(desc("drill_last_run_clients", "Clients of the last run by verdict.", "fleet", "verdict"), float64(n), name, string(verdict))
 	}
-	gauge(desc("drill_last_run_lost", "Questions of the last run that were drilled and answered nowhere else.", "fleet"), float64(r.Lost), name)
+	if r.Lost != nil {
+		gauge(desc("drill_last_run_lost", "Questions of the last run that were drilled and answered nowhere else; missing where that is not known.", "fleet"), float64(*r.Lost), name)
+	}
 	for _, x := range []struct {
 		d *prometheus.Desc
 		v *float64

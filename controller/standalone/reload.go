@@ -65,6 +65,7 @@ func (c *Controller) reload() {
 	c.config, c.pending = config, true
 	waits := c.onLocked() != nil
 	c.mu.Unlock()
+	c.warn(config)
 	if before.Drills.Enabled != config.Drills.Enabled {
 		c.audit.Info("drills switched", "by", "fleet file", "enabled", config.Drills.Enabled)
 	}
@@ -73,6 +74,13 @@ func (c *Controller) reload() {
 	}
 	if waits {
 		c.log.Info("the fleet file has changed: drills.enabled and roles take effect now, the rest when the drill is over")
+	}
+}
+
+// warn says what in a fleet file probably was not meant.
+func (c *Controller) warn(config *fleet.Config) {
+	for _, w := range config.Warnings {
+		c.log.Warn("the fleet file", "file", config.Path, "line", w.Line, "field", w.Field, "warning", w.Message)
 	}
 }
 

@@ -38,24 +38,51 @@ func readBody(w http.ResponseWriter, r *http.Request, into any, mayBeEmpty bool)
 		return protocol.NewProblem(http.StatusUnsupportedMediaType, protocol.ReasonBadRequest, "the body is JSON: say so with Content-Type: application/json")
 	}
 	if err := protocol.Decode(bytes.NewReader(data), into); err != nil {
-		return explainJSON(err, into)
+		return explainJSON(err)
 	}
 	return nil
 }
 
-func explainJSON(err error, into any) error {
+func explainJSON(err error) error {
 	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) {
-		return badField(kind.Field, "it is a %s, and should be %s", kind.Value, jsonKind(kind.Type))
-	}
-	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		name = strings.Trim(name, `"`)
-		return badField(name, "there is no such field: %s", fleet.DidYouMean(name, fieldNames(reflect.TypeOf(into))))
+	var field *protocol.FieldError
+	switch {
+	case errors.As(err, &field) && field.Known != nil:
+		name := field.Field[strings.LastIndex(field.Field, ".")+1:]
+		return badField(field.Field, "%s: %s", field.Message, fleet.DidYouMean(name, field.Known))
+	case errors.As(err, &field):
+		return badField(field.Field, "%s", field.Message)
+	case errors.As(err, &kind) && kind.Field == "":
+		return protocol.NewProblem(http.StatusBadRequest, protocol.ReasonBadRequest, "the body is %s, and should be %s", jsonValue(kind.Value), jsonKind(kind.Type))
+	case errors.As(err, &kind):
+		return badField(kind.Field, "it is %s, and should be %s", jsonValue(kind.Value), jsonKind(kind.Type))
 	}
 	return protocol.NewProblem(http.StatusBadRequest, protocol.ReasonBadRequest, "the body is no JSON value as it should be: %v", err)
 }
 
+// jsonValue is what stands there, as encoding/json calls it, in words.
+func jsonValue(what string) string {
+	if literal, number := strings.CutPrefix(what, "number "); number {
+		return literal
+	}
+	switch what {
+	case "array":
+		return "a list"
+	case "object":
+		return "an object"
+	case "string":
+		return "text"
+	case "bool":
+		return "true or false"
+	}
+	return "a " + what
+}
+
+// jsonKind is what should stand there.
 func jsonKind(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch t.Kind() {
 	case reflect.Slice:
 		return "a list"
@@ -63,26 +90,12 @@ func jsonKind(t reflect.Type) string {
 		return "an object"
 	case reflect.Bool:
 		return "true or false"
-	case reflect.Int, reflect.Float64:
+	case reflect.Int:
+		return "a whole number"
+	case reflect.Float64:
 		return "a number"
 	}
 	return "text"
-}
-
-// fieldNames are the names of a struct's fields in JSON, and of those in it.
-func fieldNames(t reflect.Type) []string {
-	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
-		t = t.Elem()
-	}
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	var out []string
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
-		out = append(append(out, name), fieldNames(t.Field(i).Type)...)
-	}
-	return out
 }
 
 // specOf is what a request asks for, with defaults where it says nothing.
@@ -124,34 +137,13 @@ func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 	return s, nil
 }
 
-// outOfBounds names the request's field that a run of it is out of bounds by.
-func outOfBounds(s run.Spec) string {
-	switch {
-	case s.Stage != run.StageServer && !s.OfUpstream():
-		return "stage"
-	case !s.AddressesUpstream():
-		return "upstream"
-	case !s.KnowsMode():
-		return "mode"
-	case !s.KnowsReadiness():
-		return "readiness"
-	case s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds:
-		return "durationSeconds"
-	case s.OfUpstream() && len(s.Clients) > 0:
-		return "clients"
-	case s.OfUpstream() && len(s.Exclude) > 0:
-		return "exclude"
-	case s.Everyone == (len(s.Clients) > 0):
-		return "clients"
-	}
-	return "limits"
-}
-
 // fieldOf is the request's field that a refusal is about, where it is about one.
 func fieldOf(reason run.Reason, s run.Spec, f *run.Facts) string {
 	switch reason {
 	case run.OutOfBounds:
-		return outOfBounds(s)
+		if e := s.Bounds(); e != nil {
+			return e.Field
+		}
 	case run.ReasonMissing:
 		return "reason"
 	case run.TargetNotFound:

@@ -78,8 +78,7 @@ func (c *Controller) remember(name string, before, after run.Memory) bool {
 	}
 	c.memories[name] = after
 	if err := c.store.saveMemories(c.memories); err != nil {
-		c.log.Error("what is to be remembered of a schedule cannot be written down", "schedule", name, "error", err)
-		return false
+		return false // the store has said so
 	}
 	return true
 }

@@ -79,6 +79,7 @@ func randomWord(n int) (string, error) {
 // look gathers what guards and plans judge by, now.
 func (c *Controller) look(ctx context.Context, spec run.Spec) (run.Facts, error) {
 	f := c.current()
+	c.store.check() // what it was at the last write may be long ago
 	f.Refresh(ctx)
 	facts := c.facts(spec)
 	f.AddSeen(ctx, &facts)
@@ -127,7 +128,7 @@ func (c *Controller) start(ctx context.Context, spec run.Spec) (*drive, error) {
 	}
 	r := run.New(spec, c.now())
 	if err := c.store.save(&r); err != nil {
-		return nil, err
+		return nil, cannotWrite(checks, err)
 	}
 	c.audit.Info("start", "by", spec.By, "run", spec.ID, "server", spec.Server, "upstream", spec.Upstream, "mode", spec.Mode, "seconds", spec.Seconds,
 		"everyone", spec.Everyone, "clients", spec.Clients, "exclude", spec.Exclude, "reason", spec.Reason)
@@ -149,17 +150,17 @@ func (c *Controller) refusedRun(spec run.Spec, reason run.Reason, message string
 	return c.store.save(&r)
 }
 
-// stopDrill ends the drill of a server, "" for whichever is on, and returns the
-// run a moment later: as it is then.
-func (c *Controller) stopDrill(server string, w run.StopWish) (run.Run, bool) {
+// stopDrill ends the drill of a server, "" for whichever is on, and returns it
+// a moment later.
+func (c *Controller) stopDrill(server string, w run.StopWish) (*drive, bool) {
 	d := c.on()
 	if d == nil || server != "" && d.snapshot().Spec.Server != server {
-		return run.Run{}, false
+		return nil, false
 	}
 	c.audit.Info("stop", "by", w.By, "run", d.id, "why", w.Why)
 	d.wish(w)
 	for deadline := c.now().Add(2 * time.Second); d.touching() && c.now().Before(deadline); {
 		time.Sleep(20 * time.Millisecond)
 	}
-	return d.snapshot(), true
+	return d, true
 }

@@ -167,3 +167,22 @@ func FuzzState(f *testing.F) {
 		run.Step(r, run.Observation{Restarted: true}, time.Now())
 	})
 }
+
+// A variable with a name like ours that is none is found, whatever its value.
+func TestCheckEnviron(t *testing.T) {
+	if err := CheckEnviron([]string{"HOME=/root", EnvGap + "=0", EnvIgnoreHealth + "=", "FIREBREAK_CONTROLLER=x", "MY_" + EnvGap + "S=1"}); err != nil {
+		t.Error(err)
+	}
+	err := CheckEnviron([]string{"FIREBREAK_DRILL_GAP_SECOND=0", EnvTail + "=1", "FIREBREAK_DRILL_=", "FIREBREAK_DRILL_reading_SECONDS=1"})
+	if err == nil {
+		t.Fatal("nothing was found")
+	}
+	for _, want := range []string{`GAP_SECOND: there is no such variable: did you mean "` + EnvGap + `"?`, "FIREBREAK_DRILL_: there", "reading_SECONDS"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %v", want, err)
+		}
+	}
+	if strings.Contains(err.Error(), EnvTail+":") {
+		t.Error(err)
+	}
+}

@@ -35,8 +35,10 @@ type store struct {
 	log *slog.Logger
 	now func() time.Time
 
-	mu   sync.Mutex
-	rows map[string]row // of all runs in the folder
+	mu      sync.Mutex
+	rows    map[string]row // of all runs in the folder
+	trouble string         // why the folder cannot be written to; "" while it can
+	checked time.Time      // when that was last seen
 }
 
 // row is what is always at hand of a run.
@@ -57,7 +59,7 @@ func rowOf(r *run.Run) row {
 // over, and the IDs of those whose file had to be set aside: what they changed
 // may not be put back yet.
 func openStore(dir string, log *slog.Logger, now func() time.Time) (s *store, open []run.Run, orphans []string, err error) {
-	s = &store{dir: dir, log: log, now: now, rows: map[string]row{}}
+	s = &store{dir: dir, log: log, now: now, rows: map[string]row{}, checked: now()}
 	if err := os.MkdirAll(s.runs(), 0o700); err != nil {
 		return nil, nil, nil, fmt.Errorf("state folder: %w", err)
 	}
@@ -140,8 +142,8 @@ func (s *store) read(id string) (run.Run, error) {
 
 // save writes a run down before anything that it decided is done.
 func (s *store) save(r *run.Run) error {
-	if err := writeState(s.path(r.Spec.ID), runFormat, r); err != nil {
-		return fmt.Errorf("the run cannot be written down: %w", err)
+	if err := s.noted(writeState(s.path(r.Spec.ID), runFormat, r)); err != nil {
+		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,5 +231,5 @@ func (s *store) memories() map[string]run.Memory {
 }
 
 func (s *store) saveMemories(m map[string]run.Memory) error {
-	return writeState(filepath.Join(s.dir, "schedules.json"), scheduleFormat, m)
+	return s.noted(writeState(filepath.Join(s.dir, "schedules.json"), scheduleFormat, m))
 }

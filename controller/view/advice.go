@@ -63,7 +63,9 @@ func Advice(r run.Reason) string {
 	case run.NoTargets:
 		return "Name clients that ask this server (`firebreak clients affinity`), or drill --everyone."
 	case run.OutOfBounds:
-		return "Ask for 15 to 300 seconds and a mode of its kind: drop or refused of a server, with readiness fail or pass; blackhole or down of an upstream."
+		return "Ask again with a value that the check allows: it names the field and its bounds."
+	case run.StateNotWritable:
+		return "Make room on the disk of the controller's state folder, or let the controller write there: it tries again every few seconds, and says in its log when it can."
 	case run.ReasonMissing:
 		return "Say why with --reason: it goes into the audit log and the report."
 

@@ -102,10 +102,11 @@ type DrillRow struct {
 	Seconds   int                `json:"durationSeconds"`
 	Verdicts  run.Verdicts       `json:"verdicts"`
 	Coverage  *float64           `json:"coverage"`
-	Lost      int                `json:"lost"`
+	Lost      *int               `json:"lost"` // null: not known, or not yet
 	By        string             `json:"by"`
 	Schedule  string             `json:"schedule,omitempty"`
 	Requested time.Time          `json:"requested"`
+	Unsaved   string             `json:"unsaved,omitempty"` // why it is not on the controller's disk yet
 }
 
 // ClientList are the clients of all servers, merged.

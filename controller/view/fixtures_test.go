@@ -27,7 +27,7 @@ func failed() *run.Report {
 	return &run.Report{
 		Schema: run.SchemaVersion, ID: "20261130-031430-ns1-k3v9", Fleet: "home", Server: "ns1", Phase: run.Done,
 		Outcome: run.Failed, Reason: run.ClientsStuck, Message: "1 client is stuck; none is allowed to be", Spec: fixtureSpec(),
-		Verdicts: run.Verdicts{Followed: 5, Stuck: 1, Quiet: 2, Elsewhere: 1, Unknown: 1}, Coverage: ptr(5.0 / 6), Lost: 14, LostSampled: true, Drilled: 1187,
+		Verdicts: run.Verdicts{Followed: 5, Stuck: 1, Quiet: 2, Elsewhere: 1, Unknown: 1}, Coverage: ptr(5.0 / 6), Lost: ptr(14), LostSampled: true, Drilled: 1187,
 		TimeToNoticeSeconds: ptr(4.2), TimeToMoveSeconds: ptr(10.1), BalancerSwitchSeconds: nil, HeldSeconds: ptr(49.9), BackSeconds: ptr(2.3),
 		Started: ptr(after(0)), Ended: ptr(after(60)),
 		Timeline: []run.Event{
@@ -48,16 +48,16 @@ func failed() *run.Report {
 		},
 		Monitors: []run.MonitorReport{{Name: "www.example.com.", Lookups: 60, Lost: 1, Row: 1}},
 		Clients: []run.ClientReport{
-			{Address: "192.0.2.21", Name: "laptop", Verdict: run.Followed, Drilled: 12, Lost: 0, FailoverSeconds: ptr(5.004), AnsweredBy: "ns2", Returned: run.Returned},
-			{Address: "192.0.2.22", Name: "phone", Verdict: run.Followed, Drilled: 8, Lost: 1, FailoverSeconds: ptr(2.51), AnsweredBy: "ns2", Returned: run.Sticky},
-			{Address: "192.0.2.23", Name: "node/worker-1", Verdict: run.Followed, Drilled: 1020, Lost: 0, FailoverSeconds: ptr(0.02), AnsweredBy: "ns3", Returned: run.Returned},
-			{Address: "192.0.2.24", Verdict: run.Followed, Drilled: 20, Lost: 3, LostSampled: true, FailoverSeconds: ptr(10.1), AnsweredBy: "ns3", Returned: run.ReturnUnknown},
-			{Address: "192.0.2.25", Name: "printer", Verdict: run.Followed, Drilled: 6, FailoverSeconds: nil, AnsweredBy: "ns2", Returned: run.Returned},
-			{Address: "192.0.2.31", Name: "thermostat", Verdict: run.Stuck, Drilled: 118, Lost: 10},
-			{Address: "192.0.2.32", Name: "doorbell", Verdict: run.Quiet},
-			{Address: "192.0.2.33", Name: "tv", Verdict: run.Quiet, Drilled: 1},
-			{Address: "2001:db8::17", Name: "tablet", Verdict: run.Elsewhere},
-			{Address: "192.0.2.40", Name: "camera", Verdict: run.Unknown, Drilled: 3},
+			{Address: "192.0.2.21", Name: "laptop", Verdict: run.Followed, Drilled: 12, Lost: ptr(0), FailoverSeconds: ptr(5.004), AnsweredBy: "ns2", Returned: run.Returned},
+			{Address: "192.0.2.22", Name: "phone", Verdict: run.Followed, Drilled: 8, Lost: ptr(1), FailoverSeconds: ptr(2.51), AnsweredBy: "ns2", Returned: run.Sticky},
+			{Address: "192.0.2.23", Name: "node/worker-1", Verdict: run.Followed, Drilled: 1020, Lost: ptr(0), FailoverSeconds: ptr(0.02), AnsweredBy: "ns3", Returned: run.Returned},
+			{Address: "192.0.2.24", Verdict: run.Followed, Drilled: 20, Lost: ptr(3), LostSampled: true, FailoverSeconds: ptr(10.1), AnsweredBy: "ns3", Returned: run.ReturnUnknown},
+			{Address: "192.0.2.25", Name: "printer", Verdict: run.Followed, Drilled: 6, Lost: ptr(0), FailoverSeconds: nil, AnsweredBy: "ns2", Returned: run.Returned},
+			{Address: "192.0.2.31", Name: "thermostat", Verdict: run.Stuck, Drilled: 118, Lost: ptr(10)},
+			{Address: "192.0.2.32", Name: "doorbell", Verdict: run.Quiet, Lost: ptr(0)},
+			{Address: "192.0.2.33", Name: "tv", Verdict: run.Quiet, Drilled: 1, Lost: ptr(0)},
+			{Address: "2001:db8::17", Name: "tablet", Verdict: run.Elsewhere, Lost: ptr(0)},
+			{Address: "192.0.2.40", Name: "camera", Verdict: run.Unknown, Drilled: 3}, // what it lost is not known
 		},
 		ClientsTotal: 10, Amended: true,
 		Unheard:      []run.Unheard{{Server: "ns3", Why: "its recording began late", From: ptr(after(7))}, {Server: "ns4", Why: "no route to its control endpoint"}},
@@ -72,8 +72,8 @@ func passed() *run.Report {
 	r.Outcome, r.Reason, r.Message = run.Passed, run.FailoverWorked, "all 4 clients that asked were answered by another server"
 	r.Findings, r.Unheard, r.Shortened = nil, nil, nil
 	r.Clients = r.Clients[:4]
-	r.ClientsTotal, r.Verdicts, r.Coverage, r.Lost, r.LostSampled = 4, run.Verdicts{Followed: 4}, ptr(1.0), 0, false
-	r.Clients[1].Lost, r.Clients[3].Lost = 0, 0
+	r.ClientsTotal, r.Verdicts, r.Coverage, r.Lost, r.LostSampled = 4, run.Verdicts{Followed: 4}, ptr(1.0), ptr(0), false
+	r.Clients[1].Lost, r.Clients[3].Lost = ptr(0), ptr(0)
 	return r
 }
 
@@ -108,8 +108,9 @@ func running() *run.Report {
 	r.Phase, r.Outcome, r.Reason, r.Message, r.Ended = run.Noticed, "", "", "", nil
 	r.TimeToMoveSeconds, r.HeldSeconds, r.BackSeconds, r.Findings, r.Coverage = nil, nil, nil, nil, nil
 	r.Timeline, r.Amended = r.Timeline[:4], false
-	r.Clients = []run.ClientReport{r.Clients[0], r.Clients[2], {Address: "192.0.2.31", Name: "thermostat"}, {Address: "192.0.2.24"}}
-	r.ClientsTotal, r.Verdicts, r.Lost, r.LostSampled = 4, run.Verdicts{}, 0, false
+	r.Clients[0].Lost, r.Clients[2].Lost = nil, nil
+	r.Clients = []run.ClientReport{r.Clients[0], r.Clients[2], {Address: "192.0.2.31", Name: "thermostat", Drilled: 9}, {Address: "192.0.2.24", Drilled: 1}}
+	r.ClientsTotal, r.Verdicts, r.Lost, r.LostSampled = 4, run.Verdicts{}, nil, false
 	return r
 }
 

@@ -68,11 +68,26 @@ func drillTable(l *DrillList, in *time.Location) Table {
 		t.Rows = append(t.Rows, []Value{
 			plain(d.ID), plain(d.Server), toned(outcomeWord(d.Outcome, d.Phase), outcomeTone(d.Outcome)), plain(orUnknown(string(d.Reason))),
 			plain(maybeShare(d.Coverage)), plain(count(d.Verdicts.Followed)), stuck, plain(count(d.Verdicts.Quiet)),
-			plain(count(d.Verdicts.Elsewhere)), plain(count(d.Verdicts.Unknown)), plain(count(d.Lost)), plain(orUnknown(d.Upstream)), plain(string(d.Mode)),
+			plain(count(d.Verdicts.Elsewhere)), plain(count(d.Verdicts.Unknown)), plain(estimate(d.Lost, false)), plain(orUnknown(d.Upstream)), plain(string(d.Mode)),
 			plain(fmt.Sprintf("%d s", d.Seconds)), plain(orUnknown(d.By)), plain(moment(d.Requested, in)),
 		})
 	}
 	return t
+}
+
+// unsavedRuns says which runs are not on disk yet; "" where all are.
+func unsavedRuns(l *DrillList) string {
+	var ids []string
+	why := ""
+	for _, d := range l.Drills {
+		if d.Unsaved != "" {
+			ids, why = append(ids, d.ID), d.Unsaved
+		}
+	}
+	if len(ids) == 0 {
+		return ""
+	}
+	return list(ids, 3) + ": " + unsaved(why)
 }
 
 func seenTable(l *ClientList, now time.Time) Table {

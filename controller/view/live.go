@@ -83,13 +83,22 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	p := &paper{color: s.Color}
 	p.line("%s", p.paint(toned(short(what(r), width), Strong)))
 	p.line("%s", phaseLine(p, r.Phase, width))
-	p.line("%s", countdown(p, r, s.Now, width))
-	figures := fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", count(r.Drilled), estimate(r.Lost, r.LostSampled),
-		maybeSeconds(r.TimeToNoticeSeconds), maybeSeconds(r.TimeToMoveSeconds))
-	if r.Spec.OfUpstream() {
-		figures = liveUpstream(r)
+	for _, line := range countdown(p, r, s.Now, width) {
+		p.line("%s", line)
 	}
-	p.line("%s", short(figures, width))
+	drilled := unknown // until the server is out
+	if r.Started != nil {
+		drilled = count(r.Drilled)
+	}
+	figures := []any{drilled, estimate(r.Lost, r.LostSampled), maybeSeconds(r.TimeToNoticeSeconds), maybeSeconds(r.TimeToMoveSeconds)}
+	line := fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", figures...)
+	if utf8.RuneCountInString(line) > width {
+		line = fmt.Sprintf("drilled %s  lost %s  noticed %s  moved %s", figures...)
+	}
+	if r.Spec.OfUpstream() {
+		line = liveUpstream(r)
+	}
+	p.line("%s", short(line, width))
 	lines := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
 
 	// A blank, the heads, and a line that counts what does not fit.
@@ -97,12 +106,7 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	if len(r.Clients) == 0 || room < 1 {
 		return lines
 	}
-	t := clientTable(r)
-	t.Columns, t.Rows = t.Columns[:6], clone(t.Rows, room, 6)
-	if !fits(t, width) { // a narrow terminal has no room for names
-		t.Columns[1].Wide = true
-		t = t.narrow()
-	}
+	t := liveTable(r, room, width)
 	q := &paper{color: s.Color && fits(t, width)}
 	q.table(t, "")
 	lines = append(lines, "")
@@ -118,12 +122,30 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	return lines
 }
 
-func clone(rows [][]Value, most, columns int) [][]Value {
-	out := make([][]Value, 0, min(len(rows), most))
-	for _, row := range rows[:min(len(rows), most)] {
-		out = append(out, row[:columns])
+// liveTable are the first clients, in as many columns as the width has room
+// for. Lost questions are known at the end only. Who it is and how it fares stays
+// the longest: where nothing else fits, a name stands for its address.
+func liveTable(r *run.Report, most, width int) Table {
+	all := clientTable(r)
+	all.Rows = all.Rows[:min(len(all.Rows), most)]
+	for _, fields := range [][]string{
+		{"address", "name", "verdict", "failoverSeconds", "drilled", "answeredBy"},
+		{"address", "name", "verdict", "failoverSeconds", "drilled"},
+		{"address", "name", "verdict", "failoverSeconds"},
+	} {
+		if t := all.only(fields...); fits(t, width) {
+			return t
+		}
 	}
-	return out
+	for _, row := range all.Rows {
+		if row[1].Text != unknown {
+			row[0] = row[1]
+		}
+	}
+	if t := all.only("address", "verdict", "failoverSeconds"); fits(t, width) {
+		return t
+	}
+	return all.only("address", "verdict")
 }
 
 // fits reports whether no line of the table is longer than width.
@@ -164,23 +186,28 @@ func phaseLine(p *paper, at run.Phase, width int) string {
 	return strings.Join(parts, " ")
 }
 
-// countdown is a bar and the seconds that the phase has left, and what it means.
-func countdown(p *paper, r *run.Report, now time.Time, width int) string {
+// countdown is a bar and the seconds that the phase has left, and what it means:
+// beside it, or below where there is no room.
+func countdown(p *paper, r *run.Report, now time.Time, width int) []string {
 	done, left, ok := progress(r, now)
 	if !ok {
-		return short(meaningOf(r), width)
+		return []string{short(meaningOf(r), width)}
 	}
 	const bar = 24
 	full := int(done * bar)
-	text := fmt.Sprintf(" %2.0f s to go: %s", left.Seconds(), meaningOf(r))
-	if width < bar+10 {
-		return short(strings.TrimSpace(text), width)
+	togo := fmt.Sprintf(" %2.0f s to go", left.Seconds())
+	if width < bar+utf8.RuneCountInString(togo) {
+		return []string{short(strings.TrimSpace(togo)+": "+meaningOf(r), width)}
 	}
 	tone := Dim
 	if r.Phase == run.Out || r.Phase == run.Noticed || r.Phase == run.Held {
 		tone = Warn
 	}
-	return p.paint(toned(strings.Repeat("█", full)+strings.Repeat("░", bar-full), tone)) + short(text, width-bar)
+	drawn := p.paint(toned(strings.Repeat("█", full)+strings.Repeat("░", bar-full), tone)) + togo
+	if text := ": " + meaning(r.Phase); bar+utf8.RuneCountInString(togo+text) <= width {
+		return []string{drawn + text}
+	}
+	return []string{drawn, short(meaning(r.Phase), width)}
 }
 
 // short is the text cut to width, with an ellipsis where something is missing.

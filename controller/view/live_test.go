@@ -1,6 +1,7 @@
 package view
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -65,4 +66,55 @@ func TestChangesSayEachThingOnce(t *testing.T) {
 		said[line] = true
 	}
 	compare(t, "changes.lines", []byte(strings.Join(lines, "\n")+"\n"))
+}
+
+// TestLiveSaysWhatIsKnown: nothing is shown as none while nobody knows, names
+// outlive the columns that a narrow terminal has no room for.
+func TestLiveSaysWhatIsKnown(t *testing.T) {
+	before, on := running(), running()
+	before.Started, before.Drilled = nil, 0
+	for name, c := range map[string]struct {
+		r    *run.Report
+		says []string
+	}{
+		"not out yet": {before, []string{"drilled –", "lost –"}},
+		"out":         {on, []string{"drilled 1,187", "lost –"}},
+	} {
+		text := strings.Join(Live(c.r, 100, 24, Style{Now: after(12)}), "\n")
+		for _, want := range c.says {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: no %q in\n%s", name, want, text)
+			}
+		}
+	}
+	for _, width := range []int{100, 60, 40, 30} {
+		text := strings.Join(Live(on, width, 24, Style{Now: after(12)}), "\n")
+		for _, c := range on.Clients {
+			if !strings.Contains(text, c.Name) || c.Name == "" && !strings.Contains(text, c.Address) {
+				t.Errorf("at %d columns nothing is said of %s %s:\n%s", width, c.Address, c.Name, text)
+			}
+		}
+	}
+	if text := strings.Join(Live(on, 60, 24, Style{Now: after(12)})[1:], "\n"); !strings.Contains(text, "192.0.2.31") || !strings.Contains(text, "DRILLED") || strings.Contains(text, "…") {
+		t.Errorf("60 columns have room for address, name and count:\n%s", text)
+	}
+}
+
+// TestPlanSummary: who is asked sees whom it is about, and each warning once.
+func TestPlanSummary(t *testing.T) {
+	p := plan(true)
+	text := PlanSummary(p, Style{Now: after(0)})
+	for want, times := range map[string]int{"laptop": 1, "SingleHomed": 1, "(192.0.2.31)": 1, "none in 7 days": 1, "and more": 0} {
+		if n := strings.Count(text, want); n != times {
+			t.Errorf("%q stands there %d times, want %d:\n%s", want, n, times, text)
+		}
+	}
+	for i := range 40 {
+		p.Targets = append(p.Targets, run.PlanClient{Address: fmt.Sprintf("198.51.100.%d", i)})
+	}
+	p.TargetsTotal = 1042
+	text = PlanSummary(p, Style{Now: after(0)})
+	if n := strings.Count(text, "\n"); n > summaryClients+5 || !strings.Contains(text, "and 1,032 more") || !strings.Contains(text, "thermostat") {
+		t.Errorf("%d lines:\n%s", n, text)
+	}
 }

@@ -1,5 +1,7 @@
 package view
 
+import "slices"
+
 // Tone says how a value is to be taken. Renderings show it as a color where
 // they have any; the words never depend on it.
 type Tone string
@@ -60,6 +62,16 @@ func (t Table) narrow() Table {
 		out.Rows = append(out.Rows, cells)
 	}
 	return out
+}
+
+// only is the table with the named columns, in its own order.
+func (t Table) only(fields ...string) Table {
+	picked := Table{Rows: t.Rows}
+	for _, c := range t.Columns {
+		c.Wide = !slices.Contains(fields, c.Field)
+		picked.Columns = append(picked.Columns, c)
+	}
+	return picked.narrow()
 }
 
 func plain(text string) Value { return toned(text, Plain) }

@@ -105,7 +105,7 @@ func text(v any, wide bool, s Style) ([]byte, error) {
 		if v.Next != "" {
 			more = "There are older ones: --before " + v.Next
 		}
-		listText(p, drillTable(v, s.in()), wide, "No drill has been run yet. Try `firebreak drill plan SERVER --everyone`.", more)
+		listText(p, drillTable(v, s.in()), wide, "No drill has been run yet. Try `firebreak drill plan SERVER --everyone`.", more, unsavedRuns(v))
 	case *ClientList:
 		listText(p, seenTable(v, s.Now), wide, "No client has been seen yet.", missing(v.Unheard))
 	case *AffinityList:

@@ -152,8 +152,8 @@ func newLane(c run.ClientReport, y, out float64, x func(float64) float64) lane {
 	case run.Stuck, run.Unknown:
 		l.Wait, l.End = true, at(x(out))
 		l.Outcome = string(c.Verdict)
-		if c.Lost > 0 {
-			l.Outcome += ", " + count(c.Lost) + " lost"
+		if some(c.Lost) {
+			l.Outcome += ", " + count(*c.Lost) + " lost"
 		}
 	default:
 		l.Line, l.Outcome = true, verdictWord(c.Verdict)

@@ -1,7 +1,9 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"firebreakdns.io/firebreak/controller/run"
@@ -96,13 +98,7 @@ func planText(p *paper, v planView) {
 	}
 	if len(v.Warnings) > 0 {
 		p.head("Know before you start")
-		for _, w := range v.Warnings {
-			text := p.paint(toned(w.Kind, Warn)) + ": " + clean(w.Message)
-			if len(w.Clients) > 0 {
-				text += " (" + clean(list(w.Clients, 5)) + ")"
-			}
-			p.line("  %s", wrap(text, textWidth, "    "))
-		}
+		warnings(p, v.Warnings)
 	}
 	p.head(v.TargetsHead)
 	if len(v.Targets.Rows) == 0 {
@@ -141,22 +137,37 @@ func findings(p *paper, all []finding) {
 	}
 }
 
-// PlanSummary is a plan in a few lines: what somebody is asked to confirm.
+// warnings of a plan, with those of its clients whom they are about.
+func warnings(p *paper, all []run.Warning) {
+	for _, w := range all {
+		text := p.paint(toned(w.Kind, Warn)) + ": " + clean(w.Message)
+		if len(w.Clients) > 0 {
+			text += " (" + clean(list(w.Clients, 5)) + ")"
+		}
+		p.line("  %s", wrap(text, textWidth, "    "))
+	}
+}
+
+// summaryClients is how many clients a PlanSummary names.
+const summaryClients = 10
+
+// PlanSummary is a plan in short: what would be done, to whom, and what to know
+// before. It is what somebody is asked to confirm.
 func PlanSummary(p *run.Plan, s Style) string {
 	out := &paper{color: s.Color}
 	out.line("%s", wrap(clean(planWhat(p)), textWidth, ""))
-	single := 0
-	for _, c := range p.Targets {
-		if c.SingleHomed {
-			single++
+	if len(p.Targets) > 0 {
+		// Those without another server first: they are whom it may hurt.
+		targets := slices.Clone(p.Targets)
+		slices.SortStableFunc(targets, func(a, b run.PlanClient) int {
+			return cmp.Compare(pick(a.SingleHomed, "0", "1"), pick(b.SingleHomed, "0", "1"))
+		})
+		out.table(targetTable(targets[:min(len(targets), summaryClients)], s.Now), "  ")
+		if more := max(p.TargetsTotal, len(targets)) - summaryClients; more > 0 {
+			out.line("  … and %s more: `firebreak drill plan` lists them all", count(more))
 		}
 	}
-	if single > 0 && !p.Spec.OfUpstream() {
-		out.line("%s", out.paint(toned(fmt.Sprintf("%s with no other server in 7 days: without DNS for that long.", many(single, "client")), Warn)))
-	}
-	for _, w := range p.Warnings {
-		out.line("  %s", wrap(out.paint(toned(w.Kind, Warn))+": "+clean(w.Message), textWidth, "    "))
-	}
+	warnings(out, p.Warnings)
 	return out.String()
 }
 

@@ -3,6 +3,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type reportView struct {
 	Outcome  Value  // one word; the phase while the run is on
 	What     string // what was done, in a sentence
 	Why      string // why it ended so
+	Unsaved  string // that it is not on disk yet, and what to do
 	Next     string // what to do about that
 	About    []Pair // who, when, where
 	Figures  []Pair
@@ -118,6 +120,7 @@ func viewReport(r *run.Report, in *time.Location) reportView {
 		Outcome:   toned(outcomeWord(r.Outcome, r.Phase), outcomeTone(r.Outcome)),
 		What:      clean(what(r)),
 		Why:       clean(why(r)),
+		Unsaved:   unsaved(r.Unsaved),
 		About:     about(r, in),
 		Figures:   figures(r),
 		Verdicts:  verdicts(r),
@@ -203,6 +206,14 @@ func why(r *run.Report) string {
 	return string(r.Reason) + ": " + r.Message
 }
 
+// unsaved says that a run is in the controller's memory only; "" where it is not.
+func unsaved(why string) string {
+	if why == "" {
+		return ""
+	}
+	return clean("Not on the controller's disk yet, and lost if the controller ends: " + why + ". " + Advice(run.StateNotWritable))
+}
+
 func about(r *run.Report, in *time.Location) []Pair {
 	pairs := []Pair{
 		{Field: "fleet", Label: "Fleet", Value: plain(r.Fleet)},
@@ -236,7 +247,7 @@ func figures(r *run.Report) []Pair {
 		coverage.Value.Tone = Bad
 	}
 	lost := Pair{Field: "lost", Label: "Lost", Value: plain(estimate(r.Lost, r.LostSampled)), Note: "questions that nobody answered"}
-	if r.Lost > 0 {
+	if some(r.Lost) {
 		lost.Value.Tone = Warn
 	}
 	return []Pair{
@@ -304,9 +315,17 @@ func sorted(clients []run.ClientReport) []run.ClientReport {
 	}
 	slices.SortStableFunc(out, func(a, b run.ClientReport) int {
 		return cmp.Or(cmp.Compare(rank(a.Verdict), rank(b.Verdict)), cmp.Compare(slow(b), slow(a)),
-			cmp.Compare(b.Lost, a.Lost), cmp.Compare(a.Address, b.Address))
+			cmp.Compare(estimated(b.Lost), estimated(a.Lost)), cmp.Compare(a.Address, b.Address))
 	})
 	return out
+}
+
+// estimated is a count to sort by: what is not known may be many.
+func estimated(n *int) int {
+	if n == nil {
+		return math.MaxInt
+	}
+	return *n
 }
 
 func clientTable(r *run.Report) Table {
@@ -317,7 +336,7 @@ func clientTable(r *run.Report) Table {
 	}}
 	for _, c := range sorted(r.Clients) {
 		lost := plain(estimate(c.Lost, c.LostSampled))
-		if c.Lost > 0 {
+		if some(c.Lost) {
 			lost.Tone = Warn
 		}
 		t.Rows = append(t.Rows, []Value{

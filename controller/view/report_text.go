@@ -14,6 +14,9 @@ func reportText(p *paper, v reportView, wide bool) {
 	if v.Next != "" {
 		p.line("%s", wrap("Do: "+v.Next, textWidth, "    "))
 	}
+	if v.Unsaved != "" {
+		p.line("%s", wrap(p.paint(toned(v.Unsaved, Warn)), textWidth, ""))
+	}
 	p.WriteByte('\n')
 	p.pairs(v.About)
 	p.WriteByte('\n')

@@ -61,6 +61,9 @@ func same(t fataler, r *run.Report) {
 		if why := fmt.Sprint(j["reason"]); why != "" && !strings.Contains(s.all, why) {
 			t.Fatalf("%s: no reason %s", where, why)
 		}
+		if why, _ := j["unsaved"].(string); !strings.Contains(squeeze(s.all), squeeze(why)) || strings.Contains(squeeze(s.all), "diskyet") != (why != "") {
+			t.Fatalf("%s: unsaved %q", where, why)
+		}
 		labels := map[string]string{
 			"Coverage": "coverage", "Lost": "lost", "Drilled": "drilled", "Noticed after": "timeToNoticeSeconds", "Moved after": "timeToMoveSeconds",
 			"Balancer switch": "balancerSwitchSeconds", "Held": "heldSeconds", "Back after": "backSeconds", "Fleet": "fleet", "Server": "server",
@@ -229,7 +232,7 @@ func says(text string, value any) error {
 			if m[3] == "%" {
 				value *= 100
 			}
-			if value <= 0 || value >= got {
+			if value < 0 || value == 0 && m[3] == "%" || value >= got {
 				return wrong
 			}
 			return nil
@@ -395,7 +398,14 @@ func reports() *rapid.Generator[*run.Report] {
 			return nil
 		}
 		number := func(name string) int { return rapid.IntRange(0, 2_000_000).Draw(t, name) }
-		r.Lost, r.Drilled, r.LostSampled = number("lost"), number("drilled"), rapid.Bool().Draw(t, "sampled")
+		perhaps := func(name string) *int {
+			if rapid.Bool().Draw(t, name+"?") {
+				return ptr(number(name))
+			}
+			return nil
+		}
+		r.Unsaved = rapid.SampledFrom([]string{"", "the state folder cannot be written: no space left on device"}).Draw(t, "unsaved")
+		r.Lost, r.Drilled, r.LostSampled = perhaps("lost"), number("drilled"), rapid.Bool().Draw(t, "sampled")
 		if rapid.Bool().Draw(t, "covered") {
 			r.Coverage = ptr(rapid.OneOf(rapid.Float64Range(0, 1), rapid.SampledFrom([]float64{0, 1, 0.9999, 0.00001, 1.0 / 3})).Draw(t, "coverage"))
 		}
@@ -417,7 +427,7 @@ func reports() *rapid.Generator[*run.Report] {
 			r.Survivors = append(r.Survivors, run.ServerReport{Name: fmt.Sprintf("ns%d", i+2), Baseline: flow(), During: flow()})
 		}
 		for i := range rapid.IntRange(0, 12).Draw(t, "clients") {
-			c := run.ClientReport{Address: fmt.Sprintf("192.0.2.%d", i+10), Drilled: number("cd"), Lost: number("cl"), LostSampled: rapid.Bool().Draw(t, "cs"),
+			c := run.ClientReport{Address: fmt.Sprintf("192.0.2.%d", i+10), Drilled: number("cd"), Lost: perhaps("cl"), LostSampled: rapid.Bool().Draw(t, "cs"),
 				Verdict:  rapid.SampledFrom(verdictOrder).Draw(t, "verdict"),
 				Returned: rapid.SampledFrom([]run.Return{run.Returned, run.Sticky, run.ReturnUnknown, run.ReturnPending}).Draw(t, "returned")}
 			c.Name = rapid.SampledFrom([]string{"", "laptop", "node/worker-1", "default/web-0", "a&b <c>"}).Draw(t, "name")

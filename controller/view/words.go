@@ -7,26 +7,14 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"firebreakdns.io/firebreak/controller/run"
 )
 
 // unknown stands where a value is not known, or does not apply.
 const unknown = "–"
 
-// seconds in words: the nearer to nothing, the more digits count.
-func seconds(s float64) string {
-	digits := 1
-	switch {
-	case s == 0:
-		return "0 s"
-	case s > 0 && s < 0.005:
-		return "<0.01 s"
-	case s >= 99.95:
-		digits = 0
-	case s < 0.995:
-		digits = 2
-	}
-	return strconv.FormatFloat(s, 'f', digits, 64) + " s"
-}
+func seconds(s float64) string { return run.Seconds(s) }
 
 func maybeSeconds(s *float64) string {
 	if s == nil {
@@ -88,13 +76,19 @@ func count[N ~int | ~int64 | ~uint64 | ~uint32](n N) string {
 	return sign + s
 }
 
-// estimate is a count that may come from a sample.
-func estimate(n int, sampled bool) string {
-	if sampled {
-		return "about " + count(n)
+// estimate is a count that may come from a sample, or is not known.
+func estimate(n *int, sampled bool) string {
+	switch {
+	case n == nil:
+		return unknown
+	case sampled:
+		return "about " + count(*n)
 	}
-	return count(n)
+	return count(*n)
 }
+
+// some reports whether a count is known, and more than none.
+func some(n *int) bool { return n != nil && *n > 0 }
 
 // many is a count with its noun: 1 client, 2 clients.
 func many(n int, noun string) string {

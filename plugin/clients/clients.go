@@ -53,7 +53,11 @@ func (c *Clients) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg
 	q.Question = HashQuestion(&r.Question[0])
 
 	a := &Asked{ResponseWriter: w, Query: q, of: c, at: ListenerOf(server)}
-	a.ticket = c.process.Query(q, Now())
+	if c.process.mark.on(r) {
+		r = c.process.mark.off(r) // its ticket stays nobody's
+	} else {
+		a.ticket = c.process.Query(q, Now())
+	}
 	if a.ticket.Counted() {
 		retries := 0
 		if a.ticket.Retry() {

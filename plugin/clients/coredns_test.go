@@ -459,7 +459,7 @@ func TestRoutes(t *testing.T) {
 		{"GET", "/v1/recordings/d2", "", 404, protocol.ReasonNotFound, ""},
 		{"GET", "/v1/recordings/d1?samples=all", "", 400, protocol.ReasonBadRequest, "samples"},
 		{"GET", "/v1/recordings/d1?after=-1", "", 400, protocol.ReasonBadRequest, "after"},
-		{"PUT", "/v1/recordings/d1", `{"fleet":"f","seconds":60,"target":[]}`, 400, protocol.ReasonBadRequest, ""},
+		{"PUT", "/v1/recordings/d1", `{"fleet":"f","seconds":60,"target":[]}`, 400, protocol.ReasonBadRequest, "target"},
 		{"PUT", "/v1/recordings/d1", `{"fleet":"f","seconds":60}{}`, 400, protocol.ReasonBadRequest, ""},
 		{"PUT", "/v1/recordings/d1", `{"fleet":"f","seconds":0}`, 400, protocol.ReasonBadRequest, "seconds"},
 		{"PUT", "/v1/recordings/d2", `{"fleet":"f","seconds":60}`, 409, protocol.ReasonOtherRecording, ""},

@@ -6,8 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"net/netip"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestParseHosts(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // Process is what all server blocks and all Corefiles of this process share.
 type Process struct {
 	*Table
+	mark    mark
 	busiest busiest
 	names   atomic.Pointer[names]  // nil: no names
 	path    atomic.Pointer[string] // of the saved table; nil: it is not saved
@@ -71,7 +72,7 @@ func apply(live []*options) {
 }
 
 func newProcess(size int) *Process {
-	p := &Process{Table: NewTable(size), stop: make(chan struct{}), stopped: make(chan struct{})}
+	p := &Process{Table: NewTable(size), mark: newMark(), stop: make(chan struct{}), stopped: make(chan struct{})}
 	p.busiest.table = p.Table
 	return p
 }

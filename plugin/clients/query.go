@@ -39,7 +39,7 @@ type Ticket struct {
 type ticketState uint8
 
 const (
-	ticketNone     ticketState = iota // infrastructure, or the zero ticket
+	ticketNone     ticketState = iota // infrastructure, a controller's probe, or the zero ticket
 	ticketOpen                        // nothing was sent yet
 	ticketAnswered                    // the first answer was
 	ticketDrilled                     // a drill took it

@@ -1,6 +1,7 @@
 package clients
 
 import (
+	"encoding/hex"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -96,6 +97,7 @@ func state(s *protocol.State) {
 	}
 	s.Recording = p.Recording(Now())
 	s.LastAnswerMs = p.LastAnswerMs()
+	s.ProbeMark = hex.EncodeToString(p.mark[:])
 }
 
 // Configured says whether the server block that c sets up has the plugin. It

@@ -26,8 +26,13 @@ func ReadJSON(w http.ResponseWriter, r *http.Request, v any) bool {
 			"the body is longer than %d bytes: no message of this protocol is", long.Limit).Write(w)
 		return false
 	}
-	protocol.NewProblem(http.StatusBadRequest, protocol.ReasonBadRequest,
-		"the body is not the JSON that this route takes (an unknown field is refused as well: send only what the state's features list): %v", err).Write(w)
+	problem := protocol.NewProblem(http.StatusBadRequest, protocol.ReasonBadRequest,
+		"the body is not the JSON that this route takes (an unknown field is refused as well: send only what the state's features list): %v", err)
+	var field *protocol.FieldError
+	if errors.As(err, &field) {
+		problem.In(field.Field)
+	}
+	problem.Write(w)
 	return false
 }
 

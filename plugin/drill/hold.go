@@ -30,8 +30,7 @@ const (
 // the drill ends. A server that stops waits for its requests, so those of a
 // Corefile that is being replaced may not wait.
 func (e *Engine) hold(ctx context.Context, r *Running, leaving <-chan struct{}) held {
-	if e.held.Add(1) > maxHeld {
-		e.held.Add(-1)
+	if !e.room() {
 		return heldFull
 	}
 	heldNow.Inc()
@@ -59,6 +58,19 @@ func (e *Engine) hold(ctx context.Context, r *Running, leaving <-chan struct{}) 
 			return heldEnded
 		case <-leaving:
 			return heldLeaving
+		}
+	}
+}
+
+// room takes a place, if there is one.
+func (e *Engine) room() bool {
+	for {
+		n := e.held.Load()
+		if n >= maxHeld {
+			return false
+		}
+		if e.held.CompareAndSwap(n, n+1) {
+			return true
 		}
 	}
 }

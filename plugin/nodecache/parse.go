@@ -30,10 +30,19 @@ func parse(c *caddy.Controller, p *processOptions) (*options, error) {
 		if ttl != 0 {
 			o.lifetimes.positive.most, o.lifetimes.negative.most = ttl, ttl
 		}
+		given := make(map[string]bool)
 		for c.NextBlock() {
+			option := c.Val()
+			if given[option] && option != "disable" {
+				return nil, c.Errf("%s is given twice in one block: keep one", option)
+			}
+			given[option] = true
 			if err := parseOption(c, o, p); err != nil {
 				return nil, err
 			}
+		}
+		if o.prefer > 0 && o.holdAll == 0 {
+			return nil, c.Err("serve_stale off and serve_stale_policy prefer_positive contradict each other: what is not held cannot be preferred")
 		}
 		for name, l := range map[string]limits{"success": o.lifetimes.positive, "denial": o.lifetimes.negative} {
 			if l.least > l.most {
@@ -84,7 +93,7 @@ func parseOption(c *caddy.Controller, o *options, p *processOptions) error {
 			return err
 		}
 		if p.bytes != 0 && p.bytes != n {
-			return c.Errf("bytes is %d in one place and %d in another, but all server blocks share one store: give it once", p.bytes, n)
+			return c.Errf("bytes is %s in one place and %s in another, but all server blocks share one store: give it once", inUnits(p.bytes), inUnits(n))
 		}
 		p.bytes = n
 		return nil
@@ -240,7 +249,8 @@ func parseSnapshot(c *caddy.Controller, args []string, p *processOptions) error 
 		most = n
 	}
 	if p.snapshot != "" && (p.snapshot != path || p.snapshotSize != most) {
-		return c.Errf("snapshot is %s in one place and %s in another, but all server blocks share one store: give it once", p.snapshot, path)
+		return c.Errf("snapshot is %s of at most %s in one place and %s of at most %s in another, but all server blocks share one store: give it once",
+			p.snapshot, inUnits(p.snapshotSize), path, inUnits(most))
 	}
 	p.snapshot, p.snapshotSize = path, most
 	return nil

@@ -79,13 +79,32 @@ func TestParseErrors(t *testing.T) {
 		{"serve_stale 1h verify 1s 1s 1s 1s", `"1s" is too much`},
 		{"serve_stale_policy newest", "serve_stale_policy wants prefer_positive"},
 		{"bytes 5", "bytes 5: use a size from 1MiB to 64GiB, as 64MiB"},
-		{"bytes 2MiB\nbytes 3MiB", "bytes is 2097152 in one place and 3145728 in another"},
+		{"bytes 2MiB\nbytes 3MiB", "bytes is given twice in one block"},
+		{"success 0 30\ndenial 0 5\nsuccess 0 60", "success is given twice in one block: keep one"},
+		{"serve_stale off\nserve_stale_policy prefer_positive", "contradict each other"},
+		{"serve_stale_policy prefer_positive 1m\nserve_stale 0s", "contradict each other"},
 		{"snapshot", "snapshot wants a file"},
 		{"snapshot /a 1B", "snapshot 1B: use a size"},
 	} {
 		_, _, err := parsed(t, "nodecache {\n"+c.options+"\n}")
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.options, err, c.says)
+		}
+	}
+	// Between two server blocks, which share one store.
+	for options, says := range map[string]string{
+		"bytes 3MiB":       "bytes is 2MiB in one place and 3MiB in another",
+		"snapshot /b":      "snapshot is /a of at most 16MiB in one place and /b of at most 16MiB in another",
+		"snapshot /a 1MiB": "snapshot is /a of at most 16MiB in one place and /a of at most 1MiB in another",
+	} {
+		p := &processOptions{}
+		for i, block := range []string{"bytes 2MiB\nsnapshot /a", options} {
+			c := caddy.NewTestController("dns", "nodecache {\n"+block+"\n}")
+			c.ServerBlockKeys = []string{"."}
+			_, err := parse(c, p)
+			if i == 0 && err != nil || i == 1 && (err == nil || !strings.Contains(err.Error(), says)) {
+				t.Errorf("%q in the second block: %v, want %q", options, err, says)
+			}
 		}
 	}
 	if _, _, err := parsed(t, "nodecache 0"); err == nil || !strings.Contains(err.Error(), "TTL 0: use a number of seconds from 1") {

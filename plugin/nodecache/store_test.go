@@ -251,3 +251,56 @@ func TestBytesAreBytes(t *testing.T) {
 	}
 	runtime.KeepAlive(s)
 }
+
+// TestMillion: a million answers are held within the bound that is said for them,
+// and a flood of more names changes neither that nor what the process takes.
+func TestMillion(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills 192 MiB")
+	}
+	const million, more = 1_000_000, 400_000
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc) // #nosec G115 -- below 2^63
+	}
+	before := heap()
+	s := newStore(192 << 20)
+	// One answer under many names: what it says is the same for all.
+	like := entryOf(t, answer(t, "host.svc.example.", dns.TypeA, "host.svc.example. 300 IN A 192.0.2.1"), wide)
+	records, err := recordsOf(like.body(), int(like.ttls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(i int) {
+		e := &entry{qtype: like.qtype, kind: like.kind, ttl: like.ttl, hold: 600, header: like.header, counts: like.counts, stored: like.stored}
+		e.fill(keyFor(t, fmt.Sprintf("host%d.svc%d.example.", i, i%37), dns.TypeA, 0).name, like.body(), like.options(), records)
+		s.put(e, 0)
+	}
+	began := time.Now()
+	for i := range million {
+		put(i)
+	}
+	a, d, limit := s.usage()
+	full := heap() - before
+	t.Logf("%d answers in %s: %d MiB by the store's account, %d MiB by the heap's, the bound is %d MiB", a.entries, time.Since(began), a.bytes>>20, full>>20, limit>>20)
+	if a.entries != million || a.evicted != 0 {
+		t.Errorf("%d answers are held, %d were evicted", a.entries, a.evicted)
+	}
+	if a.bytes+d.bytes > limit || full > limit {
+		t.Errorf("%d bytes by the account, %d on the heap: the bound is %d", a.bytes+d.bytes, full, limit)
+	}
+	for i := range more {
+		put(million + i)
+	}
+	a, d, _ = s.usage()
+	after := heap() - before
+	t.Logf("after %d more: %d answers, %d MiB by the account, %d MiB on the heap", more, a.entries, a.bytes>>20, after>>20)
+	if a.evicted == 0 || a.bytes+d.bytes > limit || after > limit {
+		t.Errorf("%d evicted, %d bytes by the account, %d on the heap: the bound is %d", a.evicted, a.bytes+d.bytes, after, limit)
+	}
+	check(t, s)
+	runtime.KeepAlive(s)
+}

@@ -93,9 +93,14 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 // deviations of the truth.
 func (m *matrix) checkLost(t *testing.T, c *cell) {
 	lost, r := c.lost(), c.report
+	if r.Lost == nil {
+		t.Errorf("what was lost is not known; on the wire they were %d of %d", lost, len(c.questions))
+		return
+	}
+	said := *r.Lost
 	if !r.LostSampled {
-		if r.Lost != lost {
-			t.Errorf("%d questions lost; on the wire they were %d of %d", r.Lost, lost, len(c.questions))
+		if said != lost {
+			t.Errorf("%d questions lost; on the wire they were %d of %d", said, lost, len(c.questions))
 		}
 		return
 	}
@@ -106,17 +111,17 @@ func (m *matrix) checkLost(t *testing.T, c *cell) {
 			break
 		}
 		total := float64(len(c.questions))
-		if estimate := float64(missing) * total / float64(kept); math.Abs(estimate-float64(r.Lost)) > 1 {
+		if estimate := float64(missing) * total / float64(kept); math.Abs(estimate-float64(said)) > 1 {
 			continue
 		}
 		share := float64(lost) / total
 		bound := 1 + 3*total*math.Sqrt(share*(1-share)/float64(kept))
-		if off := math.Abs(float64(r.Lost - lost)); off > bound {
-			t.Errorf("%d questions lost, from a sample of %d; on the wire they were %d of %d, off by more than %.1f", r.Lost, kept, lost, len(c.questions), bound)
+		if off := math.Abs(float64(said - lost)); off > bound {
+			t.Errorf("%d questions lost, from a sample of %d; on the wire they were %d of %d, off by more than %.1f", said, kept, lost, len(c.questions), bound)
 		}
 		return
 	}
-	t.Errorf("%d questions lost, from a sample; on the wire they were %d of %d, and no sample by hash gives that", r.Lost, lost, len(c.questions))
+	t.Errorf("%d questions lost, from a sample; on the wire they were %d of %d, and no sample by hash gives that", said, lost, len(c.questions))
 }
 
 // sample counts the questions whose hash has so many low bits 0.
@@ -182,7 +187,7 @@ func (m *matrix) checkLoggedLost(t *testing.T, c *cell, byName map[string]lookup
 	if len(wrong) > 0 {
 		t.Errorf("the client's log and its link disagree %d times: %s", len(wrong), strings.Join(wrong[:min(3, len(wrong))], "; "))
 	}
-	if !c.service() || c.report.LostSampled {
+	if !c.service() || c.report.LostSampled || c.report.Lost == nil { // checkLost says that it is not known
 		return
 	}
 	failed := 0 // one question a lookup here, so both can be counted
@@ -191,8 +196,8 @@ func (m *matrix) checkLoggedLost(t *testing.T, c *cell, byName map[string]lookup
 			failed++
 		}
 	}
-	if failed != c.report.Lost {
-		t.Errorf("%d questions lost; the client logged %d failed lookups", c.report.Lost, failed)
+	if failed != *c.report.Lost {
+		t.Errorf("%d questions lost; the client logged %d failed lookups", *c.report.Lost, failed)
 	}
 }
 
@@ -240,7 +245,7 @@ func (m *matrix) checkWhole(t *testing.T) {
 		}
 		drilled += len(c.drilled)
 		if c.report != nil {
-			lost += c.report.Lost
+			lost += known(c.report.Lost)
 		}
 	}
 	if m.report.Verdicts != want {
@@ -249,8 +254,8 @@ func (m *matrix) checkWhole(t *testing.T) {
 	if m.report.Drilled != drilled {
 		t.Errorf("%d queries drilled in all; on the wire they were %d", m.report.Drilled, drilled)
 	}
-	if m.report.Lost != lost {
-		t.Errorf("%d questions lost in all; its clients lost %d", m.report.Lost, lost)
+	if m.report.Lost == nil || *m.report.Lost != lost {
+		t.Errorf("%d questions lost in all; its clients lost %d", known(m.report.Lost), lost)
 	}
 	if got := m.outage.end.Sub(m.outage.start); (got - time.Duration(m.seconds)*time.Second).Abs() > m.bound() {
 		t.Errorf("the outage was of %s, not of %d s: %s, %s: %s", got, m.seconds, m.report.Outcome, m.report.Reason, m.report.Message)
@@ -272,8 +277,16 @@ func (t truth) String() string {
 	return s
 }
 
+// known is how many were lost; -1 where the report does not know.
+func known(n *int) int {
+	if n == nil {
+		return -1
+	}
+	return *n
+}
+
 func said(r *run.ClientReport) string {
-	s := fmt.Sprintf("%s, %d drilled, %d lost", r.Verdict, r.Drilled, r.Lost)
+	s := fmt.Sprintf("%s, %d drilled, %d lost", r.Verdict, r.Drilled, known(r.Lost))
 	if r.LostSampled {
 		s += " (sampled)"
 	}

@@ -89,39 +89,6 @@ func (l *load) end() int64 {
 	return l.sent.Load() - l.got.Load()
 }
 
-const reloadRate = 5000
-
-func TestReloadLosesNothing(t *testing.T) {
-	up := newUpstream(t)
-	corefile := ".:PORT {\nbind 127.0.0.1\nclients\ndrill\nprometheus 127.0.0.1:0\nerrors\nnodecache\nforward . " + up.addr + "\n}\n"
-	inst, port := start(t, corefile)
-	addr := "127.0.0.1:" + port
-	onWire(t, addr)
-	newClient(t).ask(addr, pack(t, query("a.example.", dns.TypeA)), time.Second)
-	l := newLoad(t, addr, "a.example.", 4, reloadRate)
-	asked := up.asked.Load()
-	for i := range 4 {
-		time.Sleep(300 * time.Millisecond)
-		changed := strings.ReplaceAll(corefile, "PORT", port)
-		if i%2 == 0 {
-			changed = strings.Replace(changed, "errors", "errors {\nconsolidate 5m \"x\"\n}", 1)
-		}
-		reload(t, inst, changed)
-	}
-	// One that fails changes nothing.
-	at := latest[inst]
-	if _, err := at.Restart(input(strings.ReplaceAll(corefile, "PORT", port) + "broken.example:" + port + " {\nbind 127.0.0.1\nbroken\n}\n")); err == nil {
-		t.Fatal("the reload did not fail")
-	}
-	time.Sleep(300 * time.Millisecond)
-	if lost := l.end(); lost != 0 || l.wrong.Load() != 0 {
-		t.Errorf("of %d queries %d were lost and %d answered wrongly", l.sent.Load(), lost, l.wrong.Load())
-	}
-	if n := up.asked.Load() - asked; n > 3 {
-		t.Errorf("the upstream was asked %d times: a reload emptied the cache", n)
-	}
-}
-
 // TestTurnedOff takes the wire path away by a reload, under load, and gives it
 // back.
 func TestTurnedOff(t *testing.T) {

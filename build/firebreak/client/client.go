@@ -61,8 +61,8 @@ func New(o Options) (*Client, error) {
 		return nil, errors.New("which controller? Say --controller https://HOST:PORT or --controller unix:///PATH, or set FIREBREAK_CONTROLLER")
 	}
 	u, err := url.Parse(o.Controller)
-	if err != nil {
-		return nil, fmt.Errorf("--controller %s: %w", o.Controller, err)
+	if err != nil || !strings.Contains(o.Controller, "://") {
+		return nil, fmt.Errorf("--controller %s: write it as https://HOST:PORT or unix:///PATH%s", o.Controller, meant(o.Controller))
 	}
 	c := &Client{where: o.Controller, timeout: o.Timeout, agent: o.Agent}
 	switch {
@@ -89,6 +89,18 @@ func New(o Options) (*Client, error) {
 	// A redirect would show our certificate to somebody else.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
+}
+
+// meant is a guess at what somebody wrote without its scheme.
+func meant(controller string) string {
+	guess := "https://" + controller
+	if strings.HasPrefix(controller, "/") {
+		guess = "unix://" + controller
+	}
+	if u, err := url.Parse(guess); err != nil || strings.Contains(controller, "://") || u.Scheme == "https" && u.Host == "" {
+		return ""
+	}
+	return "; did you mean " + guess + "?"
 }
 
 func openKeys(o Options) (*mtls.Source, error) {

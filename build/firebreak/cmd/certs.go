@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"firebreakdns.io/firebreak/build/firebreak/client"
+	"firebreakdns.io/firebreak/controller/fleet"
 	"firebreakdns.io/firebreak/controller/pki"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol/mtls"
 )
 
 // keyPair is the name under which a pair is saved: tls.crt and tls.key, as a
@@ -83,7 +85,7 @@ func (m *maker) all(servers, hosts []string, roles []*role) error {
 		return err
 	}
 	for _, s := range servers {
-		if err := folderName(s); err != nil {
+		if err := fleet.CheckServerName(s); err != nil {
 			return usage("--server: %v", err)
 		}
 		if err := m.pair(filepath.Join("servers", s), "copy to the server "+s, func() (*pki.Pair, error) { return m.ca.Server(m.validity) }); err != nil {
@@ -98,7 +100,7 @@ func (m *maker) all(servers, hosts []string, roles []*role) error {
 	}
 	for _, r := range roles {
 		for _, who := range r.who {
-			if err := folderName(who); err != nil {
+			if err := mtls.CheckName(who); err != nil {
 				return usage("--%s: %v", r.name, err)
 			}
 			if err := m.pair(filepath.Join("people", who), who+", who "+r.may, func() (*pki.Pair, error) { return m.ca.Client(m.validity, who, r.name) }); err != nil {
@@ -213,14 +215,6 @@ For each person:
   %s servers
 `, filepath.Join(dir, "people", first), m.a.program)
 	}
-}
-
-// folderName is a name that can be a folder's, and nothing else.
-func folderName(s string) error {
-	if s == "" || s == "." || s == ".." || strings.ContainsAny(s, `/\`) {
-		return fmt.Errorf("%q is no name", s)
-	}
-	return nil
 }
 
 func absolute(dir string) string {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"firebreak":         func() { os.Exit(Main(System())) },
 		"kubectl-firebreak": func() { os.Exit(Main(System())) },
+		"interrupt":         interrupt,
 	})
 }
 
@@ -63,4 +65,17 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("%v ended with %s, not %s", args[1:], got, args[0])
 	}
+}
+
+// interrupt runs a command, sends it a Ctrl-C after a second, and ends as it did.
+func interrupt() {
+	cmd := exec.Command(os.Args[1], os.Args[2:]...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	if err := cmd.Start(); err != nil {
+		os.Exit(99)
+	}
+	time.Sleep(time.Second)
+	_ = cmd.Process.Signal(os.Interrupt)
+	_ = cmd.Wait()
+	os.Exit(cmd.ProcessState.ExitCode())
 }

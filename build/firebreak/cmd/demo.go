@@ -39,6 +39,9 @@ and no client is to notice. The exit code is 0 if none did.`,
 				o.Story = a.Err
 			}
 			o.Color = a.style(o.Story).Color
+			if terminal(o.Story) {
+				o.Width, _ = size(o.Story)
+			}
 			o.Follow = func(ctx context.Context, c *client.Client, r *run.Report) (*run.Report, error) {
 				return a.follow(ctx, c, r)
 			}
@@ -54,7 +57,7 @@ and no client is to notice. The exit code is 0 if none did.`,
 			}
 			if errors.Is(err, context.Canceled) {
 				fmt.Fprintln(a.Err, "Interrupted; everything was taken down again.")
-				return &silent{exitError}
+				return &silent{exitInterrupted}
 			}
 			return err
 		},

@@ -100,7 +100,7 @@ that is on. Stopping one that is over already changes nothing.`,
 			case isID(args[0]):
 				r, err := c.Report(ctx, args[0])
 				if err != nil {
-					return err
+					return a.noReport(err, args[0])
 				}
 				if r.Phase.Final() {
 					fmt.Fprintf(a.Err, "Drill %s is over already.\n", r.ID)
@@ -112,7 +112,7 @@ that is on. Stopping one that is over already changes nothing.`,
 			}
 			r, err := c.Stop(ctx, server, why)
 			if err != nil {
-				return err
+				return a.notFound(err, "no drill of %s is on", server)
 			}
 			fmt.Fprintf(a.Err, "Stopping drill %s: %s is being put back. `%s drill watch %s` shows it.\n", r.ID, r.Server, a.program, r.ID)
 			if a.global.output == "table" || a.global.output == "wide" {
@@ -156,7 +156,7 @@ nothing else: it can be mailed, filed and printed.
 			}
 			r, err := c.Report(cmd.Context(), id)
 			if err != nil {
-				return err
+				return a.noReport(err, id)
 			}
 			if page != "" {
 				if err := a.savePage(page, r); err != nil {
@@ -171,6 +171,11 @@ nothing else: it can be mailed, filed and printed.
 	cmd.Flags().StringVar(&page, "html", "", "write the page to this file")
 	_ = cmd.MarkFlagFilename("html", "html")
 	return cmd
+}
+
+// noReport says that there is no such drill, if that is it.
+func (a *app) noReport(err error, id string) error {
+	return a.notFound(err, "there is no drill %q: the last 50 are kept", id)
 }
 
 // savePage writes the page beside its name first, so that nobody opens half of one.

@@ -78,7 +78,7 @@ func (a *app) plan(ctx context.Context, c *client.Client, server string, body vi
 		return err
 	}
 	if !p.Allowed {
-		return &silent{exitRefused}
+		return &silent{refusal(p.Checks)}
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ the exit code. Ctrl-C leaves the drill running.
 			}
 			r, err := c.Report(cmd.Context(), id)
 			if err != nil {
-				return err
+				return a.noReport(err, id)
 			}
 			return a.watch(cmd.Context(), c, r)
 		},
@@ -64,7 +64,7 @@ func (a *app) watch(ctx context.Context, c *client.Client, r *run.Report) error 
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			fmt.Fprintf(a.Err, "The drill goes on; it ends by itself.\n  stop it now:     %s drill stop %s\n  watch it again:  %s drill watch %s\n", a.program, r.Server, a.program, r.ID)
-			return &silent{exitError}
+			return &silent{exitInterrupted}
 		}
 		return err
 	}
@@ -139,7 +139,7 @@ func running(ctx context.Context, c *client.Client) (view.DrillRow, error) {
 			return d, nil
 		}
 	}
-	return view.DrillRow{}, errors.New("no drill is on; `drill list` shows those that were")
+	return view.DrillRow{}, errors.New("no drill is on; `firebreak drill list` shows those that were")
 }
 
 // newest is the ID of the newest run.

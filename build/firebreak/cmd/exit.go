@@ -1,8 +1,10 @@
 package cmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"firebreakdns.io/firebreak/build/firebreak/client"
 	"firebreakdns.io/firebreak/controller/run"
@@ -16,6 +18,8 @@ const (
 	exitFailed  = 3 // the drill failed: it found something
 	exitStopped = 4 // the drill was stopped
 	exitRefused = 5 // the drill may not start
+	// exitInterrupted is what shells make of Ctrl-C: 128 and the signal's number.
+	exitInterrupted = 130
 )
 
 const exitHelp = `Exit codes:
@@ -24,7 +28,8 @@ const exitHelp = `Exit codes:
   2  wrong usage
   3  the drill failed: it found something
   4  the drill was stopped before its end
-  5  the drill was refused: nothing was changed`
+  5  the drill was refused: nothing was changed
+  130  interrupted (Ctrl-C)`
 
 // usageError is a command that was not used as it should be.
 type usageError struct{ error }
@@ -41,17 +46,41 @@ func code(err error) int {
 	var quiet *silent
 	var wrong *usageError
 	var refused *client.Refused
+	var answer *client.Answer
 	switch {
 	case err == nil:
 		return exitPassed
 	case errors.As(err, &quiet):
 		return quiet.code
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
 	case errors.As(err, &wrong):
 		return exitUsage
 	case errors.As(err, &refused):
-		return exitRefused
+		return refusal(refused.Checks)
+	case errors.As(err, &answer) && answer.Status == http.StatusBadRequest:
+		return exitUsage // what was asked cannot be: a client that nobody knows, say
 	}
 	return exitError
+}
+
+// refusal is the exit code of a drill that may not start. Out of bounds is wrong
+// usage, whoever finds it.
+func refusal(checks []run.Check) int {
+	if no := run.FirstRefusal(checks); no != nil && no.Reason == run.OutOfBounds {
+		return exitUsage
+	}
+	return exitRefused
+}
+
+// notFound says where to look instead, in words of the command line: the API's
+// own name its paths.
+func (a *app) notFound(err error, format string, args ...any) error {
+	var answer *client.Answer
+	if errors.As(err, &answer) && answer.Status == http.StatusNotFound {
+		return fmt.Errorf("%s; `%s drill list` shows those that were", fmt.Sprintf(format, args...), a.program)
+	}
+	return err
 }
 
 // outcome is how a command ends that shows a run: as the run did.

@@ -70,7 +70,7 @@ func (f *fake) serve(l net.Listener) {
 				return
 			}
 		}
-		protocol.NewProblem(404, protocol.ReasonNotFound, "no drill %s is known: the last 50 are kept", r.PathValue("id")).Write(w)
+		protocol.NewProblem(404, protocol.ReasonNotFound, "there is no drill %q: the last 50 are kept, /api/v1/drills lists them", r.PathValue("id")).Write(w)
 	})
 	mux.HandleFunc("POST /api/v1/servers/{server}/drill", func(w http.ResponseWriter, r *http.Request) {
 		var ask view.DrillRequest
@@ -87,10 +87,25 @@ func (f *fake) serve(l net.Listener) {
 			checks[1].Message = "no other server is ready"
 		}
 		spec := run.Spec{Server: server, Mode: ask.Mode, Seconds: ask.DurationSeconds, Everyone: ask.Everyone, Clients: ask.Clients, Exclude: ask.Exclude, Reason: ask.Reason, Requested: time.Now()}
+		for i, name := range append(append([]string{}, ask.Clients...), ask.Exclude...) {
+			if name == "nobody" {
+				protocol.NewProblem(400, protocol.ReasonBadRequest, "%q is not known: name an address, a prefix or a group", name).In(fmt.Sprintf("clients[%d]", i)).Write(w)
+				return
+			}
+		}
+		if server == "bounded" { // a controller with narrower bounds than this program knows
+			checks = []run.Check{{Reason: run.OutOfBounds, Message: "limits.stuck: it is 3; it is to be 0"}, checks[0]}
+		}
 		switch {
+		case server == "bounded" && !ask.DryRun:
+			p := view.RefusedProblem{Problem: *protocol.NewProblem(409, view.ReasonDrillRefused, "refused"), Reason: run.OutOfBounds, Checks: checks[:1]}
+			w.Header().Set("Content-Type", protocol.ProblemMedia)
+			w.WriteHeader(409)
+			_ = json.NewEncoder(w).Encode(p)
 		case ask.DryRun:
-			answer(w, 200, run.Plan{Fleet: "home", Server: server, Spec: spec, Allowed: server != "refusing", Checks: checks,
-				Targets: []run.PlanClient{{Address: "192.0.2.21", Name: "laptop", SingleHomed: true}}, TargetsTotal: 1})
+			answer(w, 200, run.Plan{Fleet: "home", Server: server, Spec: spec, Allowed: run.FirstRefusal(checks) == nil, Checks: checks,
+				Targets:  []run.PlanClient{{Address: "192.0.2.21", Name: "laptop", SingleHomed: true}, {Address: "192.0.2.22", Name: "phone"}},
+				Warnings: []run.Warning{{Kind: run.WarnSingleHomed, Message: "1 client: no other server answered them in 7 days", Clients: []string{"192.0.2.21"}}}, TargetsTotal: 2})
 		case server == "refusing":
 			p := view.RefusedProblem{Problem: *protocol.NewProblem(409, view.ReasonDrillRefused, "refused"), Reason: run.LastHealthy, Checks: checks[1:]}
 			w.Header().Set("Content-Type", protocol.ProblemMedia)
@@ -116,7 +131,7 @@ func (f *fake) serve(l net.Listener) {
 				return
 			}
 		}
-		protocol.NewProblem(404, protocol.ReasonNotFound, "no drill of %s is on", r.PathValue("server")).Write(w)
+		protocol.NewProblem(404, protocol.ReasonNotFound, "no drill of %q is on; those that were are under /api/v1/drills", r.PathValue("server")).Write(w)
 	})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		protocol.NewProblem(404, protocol.ReasonNotFound, "nothing at %s", r.URL.Path).Write(w)

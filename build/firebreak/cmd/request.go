@@ -40,12 +40,12 @@ func (q *request) flags(cmd *cobra.Command) {
 	f.StringVar(&q.readiness, "readiness", string(protocol.ReadinessFail), "fail (says it is not ready, as a failing server would) or pass (stays in its Service, like a dead node that nobody has noticed)")
 	f.StringVar(&q.reason, "reason", "", "why, for the report and the audit log; needed where nobody sits at a terminal")
 	f.StringSliceVar(&q.monitors, "monitor", nil, "names to look up every second as a client would: NAME or NAME/AAAA")
-	f.IntVar(&q.stuck, "limit-stuck", d.Stuck, "stuck clients with which it still passes")
-	f.Float64Var(&q.points, "limit-errors", d.ErrorPoints, "errors on the other servers above their usual share, in percentage points, at which it stops")
-	f.IntVar(&q.within, "expect-seconds", d.ExpectSeconds, "within which it should be noticed, and traffic move")
+	f.IntVar(&q.stuck, flagStuck, d.Stuck, "stuck clients with which it still passes")
+	f.Float64Var(&q.points, flagErrors, d.ErrorPoints, "errors on the other servers above their usual share, in percentage points, at which it stops")
+	f.IntVar(&q.within, flagExpect, d.ExpectSeconds, "within which it should be noticed, and traffic move")
 	q.changed = f.Changed
 	q.changedLimits = func() bool {
-		return f.Changed("limit-stuck") || f.Changed("limit-errors") || f.Changed("expect-seconds")
+		return f.Changed(flagStuck) || f.Changed(flagErrors) || f.Changed(flagExpect)
 	}
 	_ = cmd.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions([]string{"drop", "refused", "blackhole", "down"}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.RegisterFlagCompletionFunc("readiness", cobra.FixedCompletions([]string{"fail", "pass"}, cobra.ShellCompDirectiveNoFileComp))
@@ -85,9 +85,21 @@ func (q *request) body(a *app) (view.DrillRequest, error) {
 	}
 	if q.changedLimits() {
 		b.Limits = &run.Limits{Stuck: q.stuck, ErrorPoints: q.points, ExpectSeconds: q.within}
+		if wrong := b.Limits.Bounds(); wrong != nil {
+			return b, usage("--%s: %s", limitFlags[wrong.Field], wrong.Message)
+		}
 	}
 	return b, nil
 }
+
+// limitFlags are the flags of limits, by their fields in a request.
+var limitFlags = map[string]string{"stuck": flagStuck, "errorPoints": flagErrors, "expectSeconds": flagExpect}
+
+const (
+	flagStuck  = "limit-stuck"
+	flagErrors = "limit-errors"
+	flagExpect = "expect-seconds"
+)
 
 // ofServer says what is plainly wrong with a drill of a server.
 func (q *request) ofServer(b view.DrillRequest) error {

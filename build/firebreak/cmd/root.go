@@ -108,7 +108,7 @@ New here? Run ` + "`" + a.program + ` demo` + "`" + `: it shows a whole drill on
 	}
 	root.SetVersionTemplate("firebreak {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%v; `%s --help` says how", err, cmd.CommandPath())
+		return usage("%s; `%s --help` says how", flagProblem(err), cmd.CommandPath())
 	})
 	g := &a.global
 	flags := root.PersistentFlags()

@@ -22,6 +22,7 @@ import (
 type Options struct {
 	Story io.Writer // what is going on, for people
 	Color bool
+	Width int // columns that the story is for; 0: as many as read well
 	// Follow shows a run while it is on, and returns its report at the end.
 	Follow func(context.Context, *client.Client, *run.Report) (*run.Report, error)
 	Page   string // where the report's page goes; "": DefaultPage here, or beside the logs

@@ -46,7 +46,7 @@ func TestDemo(t *testing.T) {
 		}
 		_ = cmd.Process.Signal(syscall.SIGINT)
 		_ = cmd.Wait()
-		if code := cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(story.String(), "everything was taken down again") {
+		if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(story.String(), "everything was taken down again") {
 			t.Errorf("ended with %d:\n%s", code, story)
 		}
 		gone(t, bin)

@@ -108,12 +108,7 @@ func noneOr(n int) string {
 	return fmt.Sprint(n)
 }
 
-func short(d time.Duration) string {
-	if d < time.Second {
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	}
-	return fmt.Sprintf("%.1f s", d.Seconds())
-}
+func short(d time.Duration) string { return run.Seconds(d.Seconds()) }
 
 // agreeWithin is how far the client's clock and the servers' may be apart on
 // one machine: a busy one reads its packets late.
@@ -137,8 +132,8 @@ func compare(p *player, f felt, c *run.ClientReport) string {
 			return fmt.Sprintf("the report says that it took %.1f s, the client itself waited %.1f s", *c.FailoverSeconds, f.Waited.Seconds())
 		}
 	}
-	if f.Lost == 0 && c.Lost > 0 && !c.LostSampled {
-		return fmt.Sprintf("the report says that %d of its questions were lost, the client itself lost none", c.Lost)
+	if f.Lost == 0 && c.Lost != nil && *c.Lost > 0 && !c.LostSampled {
+		return fmt.Sprintf("the report says that %d of its questions were lost, the client itself lost none", *c.Lost)
 	}
 	return ""
 }

@@ -74,6 +74,7 @@ func TestRecall(t *testing.T) {
 
 func TestCompare(t *testing.T) {
 	seconds := func(s float64) *float64 { return &s }
+	two := 2
 	waited := felt{Verdict: run.Followed, Waited: 5 * time.Second}
 	for name, x := range map[string]struct {
 		want run.Verdict
@@ -86,8 +87,8 @@ func TestCompare(t *testing.T) {
 		"another verdict":    {run.Followed, waited, &run.ClientReport{Verdict: run.Stuck}, `"stuck"`},
 		"as expected, but the client saw something else": {run.Stuck, waited, &run.ClientReport{Verdict: run.Stuck}, "the client itself saw"},
 		"another time":         {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, FailoverSeconds: seconds(1)}, "1.0 s"},
-		"lost what it did not": {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, Lost: 2}, "lost none"},
-		"a sample may be off":  {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, Lost: 2, LostSampled: true}, ""},
+		"lost what it did not": {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, Lost: &two}, "lost none"},
+		"a sample may be off":  {run.Followed, waited, &run.ClientReport{Verdict: run.Followed, Lost: &two, LostSampled: true}, ""},
 		"not in the report":    {run.Followed, waited, nil, `"nothing"`},
 	} {
 		diff := compare(&player{want: x.want}, x.f, x.c)

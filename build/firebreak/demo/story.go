@@ -36,31 +36,36 @@ func (d *demo) verdict(v run.Verdict) string {
 }
 
 func (d *demo) introduce() {
-	d.say("%s", d.bold("What happens to your clients when a DNS server dies?"))
+	for _, line := range lines("What happens to your clients when a DNS server dies?", d.width()) {
+		d.say("%s", d.bold(line))
+	}
 	d.say("")
-	d.say("Most of them know a second server. Whether they use it is a guess until it is tried.")
-	d.say("A drill tries it: one server stays silent for some seconds, and you see who moved on.")
+	d.tell("Most of them know a second server. Whether they use it is a guess until it is tried. " +
+		"A drill tries it: one server stays silent for some seconds, and you see who moved on.")
 	d.say("")
-	d.say("On this machine, in %s (loopback; nothing else is touched), start", d.world.network)
+	d.tell("On this machine, in %s (loopback; nothing else is touched), start", d.world.network)
 	var names []string
 	for _, s := range d.world.servers {
 		names = append(names, s.name)
 	}
-	d.say("  %-22s %s: CoreDNS with `clients`, `drill` and `control`", fmt.Sprintf("%d DNS servers", len(names)), strings.Join(names, ", "))
-	d.say("  %-22s calls them by certificates made just now", "a controller")
-	d.say("  %-22s", fmt.Sprintf("%d clients", len(d.cast)))
+	d.labelled(2, fmt.Sprintf("%d DNS servers", len(names)), 20, strings.Join(names, ", ")+": CoreDNS with `clients`, `drill` and `control`", unpainted)
+	d.labelled(2, "a controller", 20, "calls them by certificates made just now", unpainted)
+	d.labelled(2, fmt.Sprintf("%d clients", len(d.cast)), 20, "", unpainted)
 	for _, p := range d.cast {
 		if p.about != "" {
-			d.say("    %-20s %s", p.name, d.dim(p.about))
+			d.labelled(4, p.name, 18, p.about, d.dim)
 		}
 	}
-	d.say("    %-20s %s", fmt.Sprintf("office-01 to -%02d", crowd), d.dim("some like glibc with timeout:1, some like musl"))
+	d.labelled(4, fmt.Sprintf("office-01 to -%02d", crowd), 18, "some like glibc with timeout:1, some like musl", d.dim)
 	d.say("")
 }
 
 func (d *demo) announce() {
-	d.say("%s  firebreak drill start %s --everyone --duration %ds --mode drop", d.bold("The drill:"), d.drilled().name, drillSeconds)
-	d.say("%s", d.dim(fmt.Sprintf("Real waits are longer: 30 s of reading before, 60 s after, who returned after 15 min. Here: %d s, %d s, %d s.", readSeconds, tailSeconds, returnSeconds)))
+	command := fmt.Sprintf("firebreak drill start %s --everyone --duration %ds --mode drop", d.drilled().name, drillSeconds)
+	d.entry(d.bold("The drill:")+"  ", len("The drill:  "), command, unpainted)
+	for _, line := range lines(fmt.Sprintf("Real waits are longer: 30 s of reading before, 60 s after, who returned after 15 min. Here: %d s, %d s, %d s.", readSeconds, tailSeconds, returnSeconds), d.width()) {
+		d.say("%s", d.dim(line))
+	}
 	d.say("")
 }
 
@@ -95,12 +100,12 @@ func (d *demo) judge(r *run.Report) []string {
 		default:
 			took := ""
 			if c.FailoverSeconds != nil {
-				took = fmt.Sprintf("%.1f s", *c.FailoverSeconds)
+				took = run.Seconds(*c.FailoverSeconds)
 			}
-			d.say("  %-11s %s %6s   %s", p.name, d.verdict(c.Verdict), took, f.words(d.nameOf)+d.afterwards(c, f))
+			d.saw(p.name, c.Verdict, took, f.words(d.nameOf)+d.afterwards(c, f))
 		}
 	}
-	d.say("  %-11s %s %6s   %s", "office", d.verdict(run.Followed), "", fmt.Sprintf("%d of %d, by their own logs too", crowdAgrees, crowd))
+	d.saw("office", run.Followed, "", fmt.Sprintf("%d of %d, by their own logs too", crowdAgrees, crowd))
 	d.say("")
 	for _, c := range r.Clients {
 		if !known[c.Address] {
@@ -111,6 +116,12 @@ func (d *demo) judge(r *run.Report) []string {
 		differs = append(differs, fmt.Sprintf("the drill %s with %s (%s), expected it to fail with %s", r.Outcome, r.Reason, r.Message, run.ClientsStuck))
 	}
 	return differs
+}
+
+// saw is one client's line: what the report says, and what it saw itself.
+func (d *demo) saw(name string, v run.Verdict, took, words string) {
+	shown := fmt.Sprintf("  %-11s %s %7s   ", name, d.verdict(v), took)
+	d.entry(shown, 2+11+1+9+1+7+3, words, unpainted)
 }
 
 // afterwards is whether a client came back, where that says something.
@@ -140,17 +151,30 @@ func (d *demo) conclude(r *run.Report, page string) {
 	if r.Coverage != nil {
 		coverage = fmt.Sprintf("%d of %d clients followed", r.Verdicts.Followed, r.Verdicts.Followed+r.Verdicts.Stuck)
 	}
-	d.say("%s  %s; questions that nobody answered: %d.", d.bold("In all:"), coverage, r.Lost)
+	d.entry(d.bold("In all:")+"  ", len("In all:  "), coverage+"; "+unanswered(r.Lost)+".", unpainted)
 	if r.Outcome == run.Failed && r.Reason == run.ClientsStuck {
-		d.say("The drill %s, as it should: the thermostat has no DNS when %s is gone. Better to", d.in("31", "failed"), d.drilled().name)
-		d.say("learn that today, for %d seconds, than from an outage. (Give it a second server.)", drillSeconds)
+		d.tell("The drill failed, as it should: the thermostat has no DNS when %s is gone. Better to "+
+			"learn that today, for %d seconds, than from an outage. (Give it a second server.)", d.drilled().name, drillSeconds)
 	}
 	d.say("")
-	d.say("The whole report, as a page:  %s", d.bold(page))
+	d.entry("The whole report, as a page:  ", len("The whole report, as a page:  "), page, d.bold)
 	d.say("")
 	d.say("%s", d.bold("On your own servers:"))
-	d.say("  firebreak certs ./certs --server ns1,ns2 --operator $USER   certificates, and what goes where")
-	d.say("  firebreak drill plan ns1 --clients YOUR-LAPTOP              who would be drilled; changes nothing")
-	d.say("  firebreak drill start ns1 --clients YOUR-LAPTOP             begin with one client")
-	d.say("  firebreak demo -o json                                      this demo for scripts")
+	for _, x := range []struct{ command, does string }{
+		{"firebreak certs ./certs --server ns1,ns2 --operator $USER", "certificates, and what goes where"},
+		{"firebreak drill plan ns1 --clients YOUR-LAPTOP", "who would be drilled; changes nothing"},
+		{"firebreak drill start ns1 --clients YOUR-LAPTOP", "begin with one client"},
+		{"firebreak demo -o json", "this demo for scripts"},
+	} {
+		d.labelled(2, x.command, 57, x.does, unpainted)
+	}
+}
+
+// unanswered says how many questions nobody answered. Lookups are what clients
+// count, and each of theirs is two questions.
+func unanswered(lost *int) string {
+	if lost == nil {
+		return "how many questions nobody answered is not known"
+	}
+	return fmt.Sprintf("questions that nobody answered: %d (a lookup asks two, for A and for AAAA)", *lost)
 }

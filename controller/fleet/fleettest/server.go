@@ -1,6 +1,7 @@
 package fleettest
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -40,6 +41,8 @@ type Shape struct {
 	Recording *protocol.Recording
 	Rcode     int  // of its DNS answers
 	Silent    bool // it answers no DNS
+	Marked    int  // questions so far that carried its mark
+	Unmarked  int  // and those that did not
 	Down      bool // its control endpoint answers 500 in plain text
 	PageSize  int  // of the seen table; 0: as asked
 	// SlowRecord is how long an order to record is on its way.
@@ -56,7 +59,7 @@ func New(t testing.TB, name, ip string, ca *CA) *Server {
 	s.s.State = protocol.State{
 		BootID: "boot-" + name, Version: "0.0.0-dev", StartedAt: time.Now().Add(-time.Hour),
 		Features: []string{protocol.FeatureClients, protocol.FeatureDrill, protocol.FeatureRecordings},
-		Ready:    &protocol.ReadyState{Configured: true, Continuous: true},
+		Ready:    &protocol.ReadyState{Configured: true, Continuous: true}, ProbeMark: "000102030405060708090a0b0c0d0e0f",
 	}
 	source, err := mtls.Open(ca.Server(name), mtls.KindServer, nil)
 	if err != nil {
@@ -131,11 +134,20 @@ func (s *Server) end(why protocol.DrillEnd) {
 func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	probe := false
+	probe, marked := false, false
 	if o := q.IsEdns0(); o != nil {
 		for _, x := range o.Option {
-			probe = probe || x.Option() == protocol.ProbeOption
+			if local, ok := x.(*dns.EDNS0_LOCAL); ok && local.Code == protocol.ProbeOption {
+				token := hex.EncodeToString(local.Data)
+				marked = marked || token == s.s.State.ProbeMark
+				probe = probe || token != s.s.State.ProbeMark
+			}
 		}
+	}
+	if marked {
+		s.s.Marked++
+	} else {
+		s.s.Unmarked++
 	}
 	client, _, _ := net.SplitHostPort(w.RemoteAddr().String())
 	if s.s.Silent || s.drilling() && !probe && client != "127.0.0.1" {
@@ -143,7 +155,9 @@ func (s *Server) answer(w dns.ResponseWriter, q *dns.Msg) {
 	}
 	m := new(dns.Msg)
 	m.SetRcode(q, s.s.Rcode)
-	s.s.State.LastAnswerMs = s.now().UnixMilli()
+	if !marked {
+		s.s.State.LastAnswerMs = s.now().UnixMilli()
+	}
 	_ = w.WriteMsg(m) // whoever asked may be gone
 }
 

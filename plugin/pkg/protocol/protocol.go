@@ -64,8 +64,11 @@ type State struct {
 	Drill        *DrillState     `json:"drill,omitempty"`        // running, or the last one that ended
 	Recording    *RecordingState `json:"recording,omitempty"`    // running or frozen; forgotten a while after its end
 	LastAnswerMs int64           `json:"lastAnswerMs,omitempty"` // last time a client was answered with no error (Unix ms); 0: never
-	Upstreams    []UpstreamState `json:"upstreams,omitempty"`    // by zone, then address
-	Outage       *OutageState    `json:"outage,omitempty"`       // of an upstream: running, or the last one that ended
+	// ProbeMark (hex) is random and new with every process. A query that carries it
+	// in a ProbeOption is a controller's probe, and counts as no client's.
+	ProbeMark string          `json:"probeMark,omitempty"`
+	Upstreams []UpstreamState `json:"upstreams,omitempty"` // by zone, then address
+	Outage    *OutageState    `json:"outage,omitempty"`    // of an upstream: running, or the last one that ended
 }
 
 // ReadyState says how this server's readiness is asked, as its Corefile has it.
@@ -125,7 +128,14 @@ type Order struct {
 // ProbeOption is the EDNS option (RFC 6891, local use) in which the
 // controller's own probes carry the order's ProbeToken (16 bytes): such a query
 // is never drilled. Its monitors carry none: they are to feel the drill.
+//
+// All of the controller's probes carry the server's ProbeMark in another one of
+// these, if it has told one: that keeps them out of the counts, and lets nobody
+// through a drill.
 const ProbeOption = 65313
+
+// ProbeMarkLength is that of a State's ProbeMark, in bytes.
+const ProbeMarkLength = 16
 
 // DrillEnd is why a drill ended.
 type DrillEnd string

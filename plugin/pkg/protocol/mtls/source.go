@@ -147,9 +147,9 @@ func parse(f Files, kind Kind, content [3][]byte) (*Keys, error) {
 	if err := kind.Check(cert.Leaf); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Cert, err)
 	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(content[2]) {
-		return nil, fmt.Errorf("%s: no CA certificate in PEM in it", f.CA)
+	roots, err := rootsIn(f.CA, content[2])
+	if err != nil {
+		return nil, err
 	}
 	return &Keys{Certificate: cert, Leaf: cert.Leaf, Roots: roots}, nil
 }

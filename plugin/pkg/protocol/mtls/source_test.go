@@ -152,3 +152,32 @@ func TestOpenTakesAnExpiredCertificate(t *testing.T) {
 		t.Error("The renewed certificate was not taken")
 	}
 }
+
+// A file that holds no CA's certificate is no CA file, whatever else it holds.
+func TestCAFileHoldsACA(t *testing.T) {
+	ca, other := mtlstest.NewCA(t), mtlstest.NewCA(t)
+	pair := ca.Client("alice")
+	for name, c := range map[string]struct {
+		content []byte
+		says    string
+	}{
+		"the CA's":                 {pair.CA, ""},
+		"two CAs'":                 {append(append([]byte{}, pair.CA...), other.Client("x").CA...), ""},
+		"a leaf beside it":         {append(append([]byte{}, pair.Cert...), pair.CA...), ""},
+		"a leaf":                   {pair.Cert, "no CA's"},
+		"another side's leaf":      {ca.Server().Cert, "no CA's"},
+		"a key":                    {pair.Key, "no CA certificate"},
+		"nothing":                  {nil, "no CA certificate"},
+		"no PEM":                   {[]byte("ca"), "no CA certificate"},
+		"a certificate cut in two": {[]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"), "cannot be read"},
+	} {
+		files := pair.Save(t, t.TempDir(), "alice")
+		if err := os.WriteFile(files.CA, c.content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := mtls.Open(files, mtls.KindClient, nil)
+		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), files.CA)) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
