@@ -109,6 +109,11 @@ func (s Schedule) validateDrill() error {
 	if s.Seconds != 0 && (s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds) {
 		return &FieldError{"durationSeconds", fmt.Sprintf("%d is out of bounds: write %d to %d", s.Seconds, protocol.MinDrillSeconds, protocol.MaxDrillSeconds)}
 	}
+	if s.Limits != nil {
+		if e := s.Limits.Bounds(); e != nil {
+			return &FieldError{"limits." + e.Field, e.Message}
+		}
+	}
 	if s.Upstream != "" {
 		return s.validateUpstream()
 	}
@@ -135,11 +140,6 @@ func (s Schedule) validateUpstream() error {
 		return &FieldError{"exclude", "an upstream is away for every client of its server: leave exclude out"}
 	case !spec.KnowsReadiness():
 		return &FieldError{"readiness", "the server of an upstream's drill stays ready: leave readiness out"}
-	}
-	if s.Limits != nil {
-		if e := s.Limits.Bounds(); e != nil {
-			return &FieldError{"limits." + e.Field, e.Message}
-		}
 	}
 	return nil
 }

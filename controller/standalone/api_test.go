@@ -101,7 +101,7 @@ func TestBadRequests(t *testing.T) {
 		{"no upstream", drillNS2, `{"stage":"upstream","reason":"x"}`, 409, "upstream", "no upstream is named", run.OutOfBounds},
 		{"an upstream of a server's drill", drillNS2, `{"stage":"server","everyone":true,"upstream":"10.0.0.53","reason":"x"}`, 409, "upstream", `write "upstream"`, run.OutOfBounds},
 		{"a server's mode for an upstream", drillNS2, `{"upstream":"10.0.0.53","mode":"drop","reason":"x"}`, 409, "mode", `"blackhole" or "down"`, run.OutOfBounds},
-		{"readiness of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","readiness":"fail","reason":"x"}`, 409, "readiness", "leave it out", run.OutOfBounds},
+		{"readiness of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","readiness":"fail","reason":"x"}`, 409, "readiness", "leave readiness out", run.OutOfBounds},
 		{"clients of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","clients":["192.0.2.7"],"reason":"x"}`, 409, "clients", "every client", run.OutOfBounds},
 		{"exclusions of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","exclude":["192.0.2.7"],"reason":"x"}`, 409, "exclude", "every client", run.OutOfBounds},
 		{"malformed prefix", drillNS1, `{"clients":["192.0.2.7","192.0.2.0/33"],"reason":"x"}`, 400, "clients[1]", "192.0.2.0/33", ""},
