@@ -77,7 +77,7 @@ func TestDiskFullBeforeItBegins(t *testing.T) {
 	}
 	l.fill()
 	report := c.final(begun.ID, time.Minute)
-	if report.Outcome != run.Failed || report.Reason != run.NotAcknowledged || !strings.Contains(report.Message, "no space left") {
+	if report.Phase != run.Refused || report.Reason != run.StateNotWritable || !strings.Contains(report.Message, "no space left") {
 		t.Errorf("%s %s: %s", report.Outcome, report.Reason, report.Message)
 	}
 	for _, name := range []string{"ns1", "ns2"} {
@@ -86,7 +86,7 @@ func TestDiskFullBeforeItBegins(t *testing.T) {
 		}
 	}
 	var p view.RefusedProblem
-	if status := c.call("POST", drill("ns1"), ask, &p); status != http.StatusInternalServerError || !strings.Contains(p.Detail, "no space left") {
+	if status := c.call("POST", drill("ns1"), ask, &p); status != http.StatusConflict || p.Reason != run.StateNotWritable || !strings.Contains(p.Detail, "no space left") {
 		t.Errorf("another one: %d %s", status, p.Detail)
 	}
 	l.free()
