@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	"github.com/miekg/dns"
 
@@ -308,6 +309,10 @@ func (c *checker) monitors(at string, list []run.Monitor) []run.Monitor {
 func CheckMonitor(m run.Monitor) (out run.Monitor, field string, err error) {
 	if _, ok := dns.IsDomainName(m.Name); !ok || m.Name == "" {
 		return m, "name", fmt.Errorf("%q is no domain name", m.Name)
+	}
+	// DNS would take these, and no host is called so: a type was meant, or a URL.
+	if i := strings.IndexFunc(m.Name, func(r rune) bool { return strings.ContainsRune(":/", r) || unicode.IsSpace(r) || unicode.IsControl(r) }); i >= 0 {
+		return m, "name", fmt.Errorf("%q is no domain name, with a %q in it: write the name alone, and A or AAAA as its type", m.Name, m.Name[i:i+1])
 	}
 	if m.Type == "" {
 		m.Type = "A"

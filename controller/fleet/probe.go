@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"net"
 	"net/netip"
 	"time"
 
@@ -95,6 +96,26 @@ func (c *Config) Lookup(ctx context.Context, monitor run.Monitor, only string) e
 type nameError string
 
 func (e nameError) Error() string { return string(e) }
+
+// AsksFrom is the address from which a lookup of this machine reaches the server
+// or the balancer before it; zero where there is no way. Nothing is sent.
+func (c *Config) AsksFrom(server string) netip.Addr {
+	at := c.Service
+	for _, s := range c.Servers {
+		if s.Name == server && len(at) == 0 {
+			at = s.DNS
+		}
+	}
+	if len(at) == 0 {
+		return netip.Addr{}
+	}
+	conn, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(at[0]))
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap().WithZone("")
+}
 
 func lookupOnce(ctx context.Context, at netip.AddrPort, monitor run.Monitor, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)

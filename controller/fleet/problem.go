@@ -87,5 +87,8 @@ func DidYouMean(s string, words []string) string {
 	if w := nearest(s, words); w != "" {
 		return fmt.Sprintf("did you mean %q?", w)
 	}
+	if len(words) == 1 {
+		return "there is only " + words[0]
+	}
 	return "there are " + strings.Join(slices.Sorted(slices.Values(words)), ", ")
 }

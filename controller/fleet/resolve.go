@@ -74,7 +74,11 @@ func (c *Config) member(s string) ([]netip.Prefix, error) {
 	}
 	p, err := ParsePrefix(s)
 	if err != nil && !looksLikeAddress(s) {
-		err = fmt.Errorf("%q is no address, no prefix and no name under names: %s", s, DidYouMean(s, append(sorted(c.names), "an address")))
+		known := "there are none: write an address or a prefix, or add the name"
+		if names := sorted(c.names); len(names) > 0 {
+			known = DidYouMean(s, names)
+		}
+		err = fmt.Errorf("%q is no address, no prefix and no name under names: %s", s, known)
 	}
 	if err != nil {
 		return nil, err

@@ -12,6 +12,9 @@ func (s Spec) Bounds() *FieldError {
 	bad := func(field, format string, args ...any) *FieldError {
 		return &FieldError{Field: field, Message: fmt.Sprintf(format, args...)}
 	}
+	if e := s.Texts(); e != nil {
+		return e
+	}
 	if s.OfUpstream() {
 		if e := s.upstreamBounds(); e != nil {
 			return e
@@ -35,6 +38,21 @@ func (s Spec) Bounds() *FieldError {
 	}
 	if e := s.Limits.Bounds(); e != nil {
 		return bad("limits."+e.Field, "%s", e.Message)
+	}
+	return nil
+}
+
+// Texts says which text of the spec the drilled server would not take, by its
+// name in a request; nil where it takes all. Found only there it would fail a
+// run that every guard allowed.
+func (s Spec) Texts() *FieldError {
+	for _, text := range []struct {
+		field, value string
+		most         int
+	}{{"reason", s.Reason, protocol.MaxReason}, {"by", s.By, protocol.MaxBy}, {"fleet", s.Fleet, protocol.MaxFleet}} {
+		if p := protocol.CheckText(text.field, text.value, 0, text.most); p != nil {
+			return &FieldError{Field: text.field, Message: p.Detail}
+		}
 	}
 	return nil
 }

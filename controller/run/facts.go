@@ -32,6 +32,8 @@ type Facts struct {
 	Usual *Usual `json:"usual,omitempty"`
 	// Balancer says that something takes servers out of use by asking their readiness.
 	Balancer bool `json:"balancer,omitempty"`
+	// MonitorsFrom is the address from which monitors ask; zero where nobody knows.
+	MonitorsFrom netip.Addr `json:"monitorsFrom,omitzero"`
 	// WithSeen: the seen tables were read for these facts (ServerFacts.Seen).
 	WithSeen bool `json:"withSeen,omitempty"`
 	// Names of clients by address, where known.

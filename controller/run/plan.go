@@ -2,6 +2,7 @@ package run
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,8 @@ const (
 	WarnRefused      = "Refused"      // the mode is faster, and less like a real failure
 	WarnShortened    = "Shortened"    // waits are shortened or checks ignored
 	WarnNoMonitors   = "NoMonitors"   // nothing is looked up meanwhile
+
+	WarnMonitorsSpared = "MonitorsSpared" // they ask from an address that is never drilled
 )
 
 // forwarderTimes the median client's queries: who asks so much more than others
@@ -122,6 +125,11 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 	}
 	if len(s.Monitors) == 0 {
 		add(WarnNoMonitors, nil, "no monitors: nothing is looked up as a client would while the drill is on")
+	}
+	if a := f.MonitorsFrom; len(s.Monitors) > 0 && a.IsValid() && !s.OfUpstream() {
+		if why, excluded := f.spared(netip.PrefixFrom(a, a.BitLen())); why != "" && !excluded {
+			add(WarnMonitorsSpared, nil, "monitors ask from %s, which is never drilled (%s): the drilled server goes on answering them, so none lost says nothing of its clients. Run the controller on another machine", a, why)
+		}
 	}
 	if short := s.Timings.Shortened(); len(short) > 0 {
 		add(WarnShortened, nil, "not a real run's waits: %s", strings.Join(short, "; "))

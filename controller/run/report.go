@@ -19,9 +19,9 @@ type Verdict string
 
 const (
 	Followed  Verdict = "followed"  // drilled, and answered by another server
-	Stuck     Verdict = "stuck"     // 3 or more drilled, answered nowhere
+	Stuck     Verdict = "stuck"     // 3 or more drilled, answered by no server of the fleet
 	Quiet     Verdict = "quiet"     // too little asked to tell
-	Elsewhere Verdict = "elsewhere" // no target, answered by another server
+	Elsewhere Verdict = "elsewhere" // a target that asked only another server
 	Unknown   Verdict = "unknown"   // a server that may have answered was not heard
 )
 
@@ -171,12 +171,14 @@ type MonitorReport struct {
 
 // ClientReport is one client's part.
 type ClientReport struct {
-	Address     string  `json:"address"`
-	Name        string  `json:"name"`
-	Verdict     Verdict `json:"verdict"`
-	Drilled     int     `json:"drilled"` // queries
-	Lost        *int    `json:"lost"`    // questions; null where it is not known
-	LostSampled bool    `json:"lostSampled,omitempty"`
+	Address string  `json:"address"`
+	Name    string  `json:"name"`
+	Verdict Verdict `json:"verdict"`
+	Drilled int     `json:"drilled"` // queries
+	// DrilledQuestions are those without the retries: what Lost is out of.
+	DrilledQuestions int  `json:"drilledQuestions"`
+	Lost             *int `json:"lost"` // questions; null where it is not known
+	LostSampled      bool `json:"lostSampled,omitempty"`
 	// FailoverSeconds from its first drilled query to its first answer elsewhere
 	// after it; null where it did not follow, or asked both all along.
 	FailoverSeconds *float64 `json:"failoverSeconds"`

@@ -106,6 +106,9 @@ func (s Schedule) Validate() error {
 }
 
 func (s Schedule) validateDrill() error {
+	if e := s.Spec("").Texts(); e != nil {
+		return e
+	}
 	if s.Seconds != 0 && (s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds) {
 		return &FieldError{"durationSeconds", fmt.Sprintf("%d is out of bounds: write %d to %d", s.Seconds, protocol.MinDrillSeconds, protocol.MaxDrillSeconds)}
 	}

@@ -362,6 +362,8 @@ func TestScheduleValidate(t *testing.T) {
 	change("mode", func(s *Schedule) { s.Mode = "kill" })
 	change("readiness", func(s *Schedule) { s.Readiness = "maybe" })
 	change("durationSeconds", func(s *Schedule) { s.Seconds = 301 })
+	change("reason", func(s *Schedule) { s.Reason = "monthly\r" })
+	change("reason", func(s *Schedule) { s.Reason = strings.Repeat("x", protocol.MaxReason+1) })
 	change("durationSeconds", func(s *Schedule) { s.Seconds = 14 })
 	upstream := func(s *Schedule) { s.Everyone, s.Clients, s.Upstream = false, nil, "10.0.0.53" }
 	change("upstream", func(s *Schedule) { upstream(s); s.Upstream = "nobody" })

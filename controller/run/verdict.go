@@ -107,7 +107,7 @@ func (r *Run) concerned(drilled *witness, others []*witness) []string {
 // verdict of one client. unheard: some server was not heard at all.
 func (r *Run) verdict(addr string, drilled *witness, others []*witness, unheard bool) ClientReport {
 	here := drilled.clients[addr]
-	out := ClientReport{Address: addr, Name: r.Names[addr], Drilled: int(here.Drilled)}
+	out := ClientReport{Address: addr, Name: r.Names[addr], Drilled: int(here.Drilled), DrilledQuestions: int(here.DrilledQuestions)}
 	first := drilled.at(here.FirstDrilledMs)
 	until := millis(r.Ended) + followGrace.Milliseconds()
 

@@ -3,6 +3,7 @@ package standalone
 import (
 	"crypto/tls"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,10 @@ func TestBadRequests(t *testing.T) {
 		{"bad monitor type", drillNS1, `{"everyone":true,"monitors":[{"name":"a","type":"MX"}],"reason":"x"}`, 400, "monitors[0].type", "A or AAAA", ""},
 		{"no JSON", drillNS1, `everyone`, 400, "", "no JSON", ""},
 		{"nothing", drillNS1, ``, 415, "", "application/json", ""},
+		{"null", drillNS1, " null\n", 400, "", "the body is null, and should be an object", ""},
+		{"a reason of two lines", drillNS1, `{"everyone":true,"reason":"a\nforged line"}`, 400, "reason", "control character (U+000A)", ""},
+		{"a plan's reason of two lines", drillNS1, `{"everyone":true,"reason":"a\u007f","dryRun":true}`, 400, "reason", "control character (U+007F)", ""},
+		{"a monitor with its type", drillNS1, `{"everyone":true,"monitors":[{"name":"x.example.com:A"}],"reason":"x"}`, 400, "monitors[0].name", `with a ":" in it`, ""},
 		{"two values", drillNS1, everyone + everyone, 400, "", "more after", ""},
 		{"too large", drillNS1, `{"reason":"` + strings.Repeat("x", maxBody) + `"}`, 413, "", "bytes", ""},
 		{"a long reason", drillNS1, `{"everyone":true,"reason":"` + strings.Repeat("x", 2000) + `"}`, 400, "reason", "at most", ""},
@@ -153,6 +158,9 @@ func TestBadRequests(t *testing.T) {
 	}
 	if q := olga("DELETE", drillNS1, `{"because":"x"}`).problem(t); q.Field != "because" {
 		t.Errorf("%+v", q)
+	}
+	if q := olga("DELETE", drillNS1, `null`).problem(t); q.Status != 400 {
+		t.Errorf("a stop of null: %+v", q)
 	}
 	if touched := p.touched(); len(touched) > 0 {
 		t.Errorf("servers were changed: %v", touched)
@@ -204,6 +212,15 @@ func TestPlanChangesNothing(t *testing.T) {
 	plan := decodeAs[run.Plan](t, r.as("ada")("POST", drillNS1, `{"clients":["mobile"],"durationSeconds":15,"reason":"x","dryRun":true}`))
 	if !plan.Allowed || plan.TargetsTotal != 1 || plan.Targets[0].Name != "phone" || plan.Spec.By != "ada" || plan.Spec.ProbeToken != "" {
 		t.Errorf("%+v", plan)
+	}
+	spared := func(p run.Plan) bool {
+		return slices.ContainsFunc(p.Warnings, func(w run.Warning) bool {
+			return w.Kind == run.WarnMonitorsSpared && strings.Contains(w.Message, "127.0.0.1, which is never drilled")
+		})
+	}
+	watched := decodeAs[run.Plan](t, r.as("ada")("POST", drillNS1, `{"everyone":true,"monitors":[{"name":"a.example"}],"reason":"x","dryRun":true}`))
+	if !spared(watched) || spared(plan) { // the other one has no monitors
+		t.Errorf("warnings of monitors on loopback: %v; without monitors: %v", watched.Warnings, plan.Warnings)
 	}
 	if len(plan.Shortened) == 0 {
 		t.Error("the plan does not say that waits are shortened")

@@ -122,7 +122,7 @@ func (c *Controller) getDrills(w http.ResponseWriter, r *http.Request, _ who) er
 		}
 		out.Drills = append(out.Drills, view.DrillRow{
 			ID: report.ID, Server: report.Server, Phase: report.Phase, Outcome: report.Outcome, Reason: report.Reason,
-			Upstream: report.Spec.Upstream, Mode: report.Spec.Mode, Seconds: report.Spec.Seconds, Verdicts: report.Verdicts, Coverage: report.Coverage, Lost: report.Lost,
+			Upstream: report.Spec.Upstream, Mode: report.Spec.Mode, Seconds: report.Spec.Seconds, Verdicts: report.Verdicts, Coverage: report.Coverage, Lost: report.Lost, LostSampled: report.LostSampled,
 			By: report.Spec.By, Schedule: report.Spec.Schedule, Requested: report.Spec.Requested, Unsaved: report.Unsaved,
 		})
 	}

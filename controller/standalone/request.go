@@ -74,6 +74,8 @@ func jsonValue(what string) string {
 		return "text"
 	case "bool":
 		return "true or false"
+	case "null":
+		return what
 	}
 	return "a " + what
 }
@@ -124,8 +126,8 @@ func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 			return s, badField(l.field, "%d are too many: at most %d; use prefixes or a group", l.n, most)
 		}
 	}
-	if len(q.Reason) > most {
-		return s, badField("reason", "it has %d bytes: at most %d", len(q.Reason), most)
+	if e := s.Texts(); e != nil {
+		return s, badField(e.Field, "%s", e.Message)
 	}
 	for i, m := range q.Monitors {
 		checked, field, err := fleet.CheckMonitor(m)

@@ -83,6 +83,7 @@ func (c *Controller) look(ctx context.Context, spec run.Spec) (run.Facts, error)
 	f.Refresh(ctx)
 	facts := c.facts(spec)
 	f.AddSeen(ctx, &facts)
+	facts.MonitorsFrom = f.Config().AsksFrom(spec.Server)
 	if missing := c.resolve(spec, &facts); len(missing) > 0 {
 		return facts, unresolved(missing)
 	}

@@ -1,20 +1,25 @@
 package view
 
-import "firebreakdns.io/firebreak/controller/run"
+import (
+	"fmt"
 
-// Meaning is what a verdict says of a client, in one sentence.
+	"firebreakdns.io/firebreak/controller/run"
+)
+
+// Meaning is what a verdict says of a client, in one sentence. It claims nothing
+// of resolvers outside the fleet: what a client asks those, nobody here sees.
 func Meaning(v run.Verdict) string {
 	switch v {
 	case run.Followed:
 		return "It lost this server and was answered by another one."
 	case run.Stuck:
-		return "It asked again and again, and no server answered it: with this server gone it has no DNS."
+		return "It asked again and again, and no server of this fleet answered it."
 	case run.Quiet:
 		return "It asked too little while the server was away to tell."
 	case run.Elsewhere:
-		return "It was no target: another server answers it anyway."
+		return "It was a target, and asked this server nothing, in the hour before or during the drill: another server answers it anyway."
 	case run.Unknown:
-		return "It would be stuck, but a server that may have answered it could not be heard."
+		return "It would be stuck, but a server of this fleet that may have answered it could not be heard."
 	}
 	return ""
 }
@@ -23,14 +28,33 @@ func Meaning(v run.Verdict) string {
 func NextStep(v run.Verdict) string {
 	switch v {
 	case run.Stuck:
-		return "Give it a second server: another nameserver line in its resolv.conf, a second address in its DHCP lease, or the node cache in front of it. " +
-			"If it has one, look at what keeps it from being used: a resolver that asks the first server only, a firewall towards the second, a timeout longer than the drill. Then drill it alone."
+		return "If it has a resolver outside the fleet, what that answered is not seen here: look at the client itself. " +
+			"If not, it had no DNS: give it a second server, with another nameserver line in its resolv.conf, a second address in its DHCP lease, or the node cache in front of it. " +
+			"If it has one of the fleet's, look at what keeps it from being used: a resolver that asks the first server only, a firewall towards the second, a timeout longer than the drill. Then drill it alone."
 	case run.Quiet:
 		return "Drill again when it is busy, or for longer, or have it look something up during the drill: nothing is known of its failover yet."
 	case run.Unknown:
 		return "Make the server that was not heard reachable for the controller (`firebreak servers` says what is wrong with it) and drill again."
 	}
 	return ""
+}
+
+// halfLost is what to do about clients that followed and yet lost more than half
+// of the questions that the drill took from them; "" where there are none. One
+// address may be several that ask: an application that follows makes up for
+// none that does not.
+func halfLost(clients []run.ClientReport) string {
+	var who []string
+	for _, c := range clients {
+		if c.Verdict == run.Followed && some(c.Lost) && 2**c.Lost > c.DrilledQuestions && c.DrilledQuestions > 0 {
+			who = append(who, fmt.Sprintf("%s (%s of %s)", c.Address, estimate(c.Lost, c.LostSampled), count(c.DrilledQuestions)))
+		}
+	}
+	if len(who) == 0 {
+		return ""
+	}
+	return clean(fmt.Sprintf("More than half of the questions that the drill took were lost by %s: something there asks this server only, and what was answered may be something else's, "+
+		"an application with other servers or another host behind the same address. Look at each of them: for that part this is no pass. (A resolver outside the fleet is not seen here.)", list(who, 5)))
 }
 
 // Advice is what to do about the reason that a run was refused, stopped or failed with.
@@ -92,7 +116,7 @@ func Advice(r run.Reason) string {
 	case run.NotMoved:
 		return "Clients were still asking the dead server at the end. Look at who in the table of clients, and give those a second server or a shorter timeout."
 	case run.ClientsStuck:
-		return "Give each stuck client a second server, or find out why it does not use the one it has; then drill those clients alone."
+		return "See whether each stuck client has a resolver outside the fleet: what that answered is not seen here. Where it has none, give it a second server, or find out why it does not use the one it has; then drill those clients alone."
 	case run.NoEvidence:
 		return "Nobody asked enough to tell. Drill when clients are busy, for longer, or more clients."
 	case run.Incomplete:

@@ -92,21 +92,23 @@ type DrillList struct {
 
 // DrillRow is a run in a list.
 type DrillRow struct {
-	ID        string             `json:"id"`
-	Server    string             `json:"server"`
-	Phase     run.Phase          `json:"phase"`
-	Outcome   run.Outcome        `json:"outcome"`
-	Reason    run.Reason         `json:"reason"`
-	Upstream  string             `json:"upstream,omitempty"` // that was drilled, of the server
-	Mode      protocol.DrillMode `json:"mode"`
-	Seconds   int                `json:"durationSeconds"`
-	Verdicts  run.Verdicts       `json:"verdicts"`
-	Coverage  *float64           `json:"coverage"`
-	Lost      *int               `json:"lost"` // null: not known, or not yet
-	By        string             `json:"by"`
-	Schedule  string             `json:"schedule,omitempty"`
-	Requested time.Time          `json:"requested"`
-	Unsaved   string             `json:"unsaved,omitempty"` // why it is not on the controller's disk yet
+	ID       string             `json:"id"`
+	Server   string             `json:"server"`
+	Phase    run.Phase          `json:"phase"`
+	Outcome  run.Outcome        `json:"outcome"`
+	Reason   run.Reason         `json:"reason"`
+	Upstream string             `json:"upstream,omitempty"` // that was drilled, of the server
+	Mode     protocol.DrillMode `json:"mode"`
+	Seconds  int                `json:"durationSeconds"`
+	Verdicts run.Verdicts       `json:"verdicts"`
+	Coverage *float64           `json:"coverage"`
+	Lost     *int               `json:"lost"` // null: not known, or not yet
+	// LostSampled: Lost is an estimate, as in the report.
+	LostSampled bool      `json:"lostSampled"`
+	By          string    `json:"by"`
+	Schedule    string    `json:"schedule,omitempty"`
+	Requested   time.Time `json:"requested"`
+	Unsaved     string    `json:"unsaved,omitempty"` // why it is not on the controller's disk yet
 }
 
 // ClientList are the clients of all servers, merged.

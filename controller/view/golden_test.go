@@ -25,7 +25,7 @@ func lists() map[string]any {
 		}},
 		"drills": &DrillList{Drills: []DrillRow{
 			{ID: "20261130-031430-ns1-k3v9", Server: "ns1", Phase: run.Done, Outcome: run.Failed, Reason: run.ClientsStuck, Mode: protocol.ModeDrop, Seconds: 60,
-				Verdicts: run.Verdicts{Followed: 5, Stuck: 1, Quiet: 2}, Coverage: ptr(5.0 / 6), Lost: ptr(14), By: "alice", Requested: start},
+				Verdicts: run.Verdicts{Followed: 5, Stuck: 1, Quiet: 2}, Coverage: ptr(5.0 / 6), Lost: ptr(14), LostSampled: true, By: "alice", Requested: start},
 			{ID: "20261130-041430-ns2-aaaa", Server: "ns2", Phase: run.Out, Mode: protocol.ModeRefused, Seconds: 30, By: "schedule/monthly", Requested: after(100), Unsaved: "the state folder /var/lib/firebreak cannot be written: no space left on device"},
 			{ID: "20261130-051430-ns1-bbbb", Server: "ns1", Upstream: "10.0.0.53:53", Phase: run.Done, Outcome: run.Passed, Reason: run.FailoverWorked, Mode: run.ModeBlackhole, Seconds: 60, By: "alice", Requested: after(200)},
 		}, Next: "20261030-031430-ns1-zzzz"},

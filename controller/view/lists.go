@@ -68,7 +68,7 @@ func drillTable(l *DrillList, in *time.Location) Table {
 		t.Rows = append(t.Rows, []Value{
 			plain(d.ID), plain(d.Server), toned(outcomeWord(d.Outcome, d.Phase), outcomeTone(d.Outcome)), plain(orUnknown(string(d.Reason))),
 			plain(maybeShare(d.Coverage)), plain(count(d.Verdicts.Followed)), stuck, plain(count(d.Verdicts.Quiet)),
-			plain(count(d.Verdicts.Elsewhere)), plain(count(d.Verdicts.Unknown)), plain(estimate(d.Lost, false)), plain(orUnknown(d.Upstream)), plain(string(d.Mode)),
+			plain(count(d.Verdicts.Elsewhere)), plain(count(d.Verdicts.Unknown)), plain(estimate(d.Lost, d.LostSampled)), plain(orUnknown(d.Upstream)), plain(string(d.Mode)),
 			plain(fmt.Sprintf("%d s", d.Seconds)), plain(orUnknown(d.By)), plain(moment(d.Requested, in)),
 		})
 	}

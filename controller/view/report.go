@@ -246,7 +246,7 @@ func figures(r *run.Report) []Pair {
 	default:
 		coverage.Value.Tone = Bad
 	}
-	lost := Pair{Field: "lost", Label: "Lost", Value: plain(estimate(r.Lost, r.LostSampled)), Note: "questions that nobody answered"}
+	lost := Pair{Field: "lost", Label: "Lost", Value: plain(estimate(r.Lost, r.LostSampled)), Note: "questions that no server of this fleet answered"}
 	if some(r.Lost) {
 		lost.Value.Tone = Warn
 	}
@@ -272,6 +272,9 @@ func verdicts(r *run.Report) []verdictCount {
 		c := verdictCount{Verdict: v, Count: counts[v], Tone: verdictTone(v), Means: Meaning(v)}
 		if c.Count > 0 {
 			c.Next = NextStep(v)
+		}
+		if v == run.Followed {
+			c.Next = halfLost(r.Clients)
 		}
 		out = append(out, c)
 	}

@@ -218,7 +218,7 @@ func TestOrders(t *testing.T) {
 		{"fleet", func(o *protocol.Order) { o.Fleet = "a\nb" }},
 		{"by", func(o *protocol.Order) { o.By = "\x1b[2J" }},
 		{"reason", func(o *protocol.Order) { o.Reason = "\xff" }},
-		{"reason", func(o *protocol.Order) { o.Reason = strings.Repeat("a", maxReason+1) }},
+		{"reason", func(o *protocol.Order) { o.Reason = strings.Repeat("a", protocol.MaxReason+1) }},
 		{"mode", func(o *protocol.Order) { o.Mode = "slow" }},
 		{"mode", func(o *protocol.Order) { o.Mode = "" }},
 		{"readiness", func(o *protocol.Order) { o.Readiness = "" }},

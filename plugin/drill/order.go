@@ -6,17 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
-)
-
-// Bounds of what is only shown.
-const (
-	maxFleet  = 253
-	maxBy     = 256
-	maxReason = 1024
 )
 
 // order is a protocol.Order that has been checked.
@@ -37,8 +28,8 @@ func checkOrder(o protocol.Order) (*order, *protocol.Problem) {
 	for _, text := range []struct {
 		field, value string
 		least, most  int
-	}{{"fleet", o.Fleet, 1, maxFleet}, {"by", o.By, 0, maxBy}, {"reason", o.Reason, 0, maxReason}} {
-		if problem := checkText(text.field, text.value, text.least, text.most); problem != nil {
+	}{{"fleet", o.Fleet, 1, protocol.MaxFleet}, {"by", o.By, 0, protocol.MaxBy}, {"reason", o.Reason, 0, protocol.MaxReason}} {
+		if problem := protocol.CheckText(text.field, text.value, text.least, text.most); problem != nil {
 			return nil, problem
 		}
 	}
@@ -79,22 +70,6 @@ func checkOrder(o protocol.Order) (*order, *protocol.Problem) {
 		checked.spared = append(checked.spared, prefixes...)
 	}
 	return checked, nil
-}
-
-// checkText keeps what comes from outside from forging log lines.
-func checkText(field, s string, least, most int) *protocol.Problem {
-	if n := len(s); n < least || n > most {
-		return bad(field, "it has %d bytes: use %d to %d", n, least, most)
-	}
-	if !utf8.ValidString(s) {
-		return bad(field, "it is not UTF-8")
-	}
-	for _, r := range s {
-		if unicode.IsControl(r) {
-			return bad(field, "it has a control character (%U): use one line of text", r)
-		}
-	}
-	return nil
 }
 
 // same says whether two orders ask for the same.

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 )
@@ -15,12 +13,6 @@ import (
 // endedKept is how many ids of outages that ended are remembered, so that a late
 // order cannot revive one.
 const endedKept = 256
-
-// Bounds of what is only shown.
-const (
-	maxFleet = 253
-	maxText  = 1024
-)
 
 // outages holds the outage of this process, of which there is at most one. It
 // belongs to the process, so that a reload does not end it.
@@ -226,17 +218,9 @@ func checkOutage(address string, o protocol.OutageOrder) (netip.AddrPort, *proto
 	for _, text := range []struct {
 		field, value string
 		most         int
-	}{{"fleet", o.Fleet, maxFleet}, {"by", o.By, maxText}, {"reason", o.Reason, maxText}} {
-		if len(text.value) > text.most {
-			return addr, bad(text.field, "it has %d bytes: use at most %d", len(text.value), text.most)
-		}
-		if !utf8.ValidString(text.value) {
-			return addr, bad(text.field, "it is not UTF-8")
-		}
-		for _, r := range text.value { // it goes into a log line
-			if unicode.IsControl(r) {
-				return addr, bad(text.field, "it has a control character (%U): use one line of text", r)
-			}
+	}{{"fleet", o.Fleet, protocol.MaxFleet}, {"by", o.By, protocol.MaxBy}, {"reason", o.Reason, protocol.MaxReason}} {
+		if problem := protocol.CheckText(text.field, text.value, 0, text.most); problem != nil {
+			return addr, problem
 		}
 	}
 	return addr, nil

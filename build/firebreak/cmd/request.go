@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -72,11 +73,17 @@ func (q *request) body(a *app) (view.DrillRequest, error) {
 	case q.duration%time.Second != 0:
 		return b, usage("--duration %v: whole seconds, please", q.duration)
 	}
+	if p := protocol.CheckText("reason", q.reason, 0, protocol.MaxReason); p != nil {
+		return b, usage("--reason: %s", p.Detail)
+	}
 	for _, m := range q.monitors {
 		name, kind, _ := strings.Cut(m, "/")
 		kind = strings.ToUpper(kind)
 		if kind == "" {
 			kind = "A"
+		}
+		if name, kind, colon := strings.Cut(m, ":"); colon {
+			return b, usage("--monitor %q: a name has no colon; the type stands behind a slash, as in %s/%s", m, name, cmp.Or(strings.ToUpper(kind), "A"))
 		}
 		if name == "" || kind != "A" && kind != "AAAA" {
 			return b, usage("--monitor %q: use NAME, NAME/A or NAME/AAAA", m)

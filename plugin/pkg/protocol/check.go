@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"unicode"
+	"unicode/utf8"
 )
 
 // MaxDrillID is the longest ID of a drill.
@@ -19,6 +21,36 @@ func CheckDrillID(id string) *Problem {
 		if (b < 'a' || b > 'z') && (b < '0' || b > '9') && b != '.' && b != '-' {
 			return NewProblem(http.StatusBadRequest, ReasonBadRequest,
 				"%q is no drill's id: use only a to z, 0 to 9, dot and hyphen", id).In("id")
+		}
+	}
+	return nil
+}
+
+// Most bytes of the texts of an order, which are only shown.
+const (
+	MaxFleet  = 253
+	MaxBy     = 256
+	MaxReason = 1024
+)
+
+// CheckText says what is wrong with a text that goes into logs, or nil: with a
+// control character it could forge lines of them. Servers and controllers hold
+// to the one rule, so that what a controller takes no server refuses later.
+func CheckText(field, s string, least, most int) *Problem {
+	bad := func(format string, args ...any) *Problem {
+		return NewProblem(http.StatusBadRequest, ReasonBadRequest, format, args...).In(field)
+	}
+	switch n := len(s); {
+	case n < least:
+		return bad("it has %d bytes: use %d to %d", n, least, most)
+	case n > most:
+		return bad("it has %d bytes: use at most %d", n, most)
+	case !utf8.ValidString(s):
+		return bad("it is not UTF-8")
+	}
+	for _, r := range s {
+		if unicode.IsControl(r) {
+			return bad("it has a control character (%U): use one line of text", r)
 		}
 	}
 	return nil

@@ -21,7 +21,11 @@ type FieldError struct {
 // Error says the field and what is wrong.
 func (e *FieldError) Error() string {
 	text := e.Field + ": " + e.Message
-	if len(e.Known) > 0 {
+	switch len(e.Known) {
+	case 0:
+	case 1:
+		text += ": there is only " + e.Known[0]
+	default:
 		text += ": there are " + strings.Join(e.Known, ", ")
 	}
 	return text
@@ -29,12 +33,15 @@ func (e *FieldError) Error() string {
 
 // Decode reads exactly one JSON value into v, strictly: a field that is not
 // known, stands there twice or is written in other letters is a *FieldError, and
-// anything after the value is an error too. What a lenient reader would drop or
-// overrule may be an exclusion.
+// anything after the value is an error too, and so is null, which says nothing.
+// What a lenient reader would drop or overrule may be an exclusion.
 func Decode(r io.Reader, v any) error {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return err
+	}
+	if string(bytes.TrimSpace(data)) == "null" {
+		return &json.UnmarshalTypeError{Value: "null", Type: reflect.TypeOf(v).Elem()}
 	}
 	if json.Valid(data) { // else the decoder says best why not
 		d := json.NewDecoder(bytes.NewReader(data))
