@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/controller/view"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
@@ -184,5 +185,22 @@ func TestCheckEnviron(t *testing.T) {
 	}
 	if strings.Contains(err.Error(), EnvTail+":") {
 		t.Error(err)
+	}
+}
+
+// A list says, as the report does, that what was lost is an estimate.
+func TestListSaysSampled(t *testing.T) {
+	p := newPlace(t)
+	r := p.start()
+	lost := 14
+	old := run.New(run.Spec{ID: "20261130-031500-ns1-aaaa", Fleet: "office", Server: "ns1", Stage: run.StageServer}, time.Now().Add(-time.Hour))
+	old.Phase, old.Outcome, old.Amended = run.Done, run.Passed, true
+	old.Clients = []run.ClientReport{{Address: "192.0.2.7", Verdict: run.Followed, Drilled: 900, DrilledQuestions: 800, Lost: &lost, LostSampled: true}}
+	if err := r.store.save(&old); err != nil {
+		t.Fatal(err)
+	}
+	list := decodeAs[view.DrillList](t, r.as("vera")("GET", view.PathDrills, ""))
+	if len(list.Drills) != 1 || !list.Drills[0].LostSampled {
+		t.Errorf("%+v", list.Drills)
 	}
 }
