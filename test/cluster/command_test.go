@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -43,11 +45,17 @@ func TestCommand(t *testing.T) {
 		"node kill":        "NODE is missing",
 		"node revive node": "no machine",
 		"nonsense":         "no such command",
+		"down " + c.name:   "too much",
+		"image x /bin/sh":  "not static",
 	} {
 		out, err := c.try(t, strings.Fields(words)...)
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("cluster %s says %q (%v), want an error with %q", words, out, err, want)
 		}
+	}
+	var ended *exec.ExitError
+	if out, err := c.try(t, "exec", "node1", "sh", "-c", "exit 7"); !errors.As(err, &ended) || ended.ExitCode() != 7 || out != "" {
+		t.Errorf("a command on a machine exits with 7, and exec says %q (%v)", out, err)
 	}
 	c.run(t, "node", "remove", "node2")
 	c.run(t, "down")

@@ -91,6 +91,34 @@ func TestTwoUps(t *testing.T) {
 	}
 }
 
+// TestInterrupted interrupts the start of a cluster.
+func TestInterrupted(t *testing.T) {
+	t.Parallel()
+	c := newCleaner(t, 0)
+	t.Cleanup(func() { c.run(t, "down") })
+	up := exec.Command(c.command, "up", "--nodes", "0", "--name", c.name)
+	said := &output{}
+	up.Stdout, up.Stderr = said, said
+	if err := up.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, time.Minute, "the start", func(context.Context) error {
+		if out := c.run(t, "status"); !strings.Contains(out, c.name+": ") {
+			return fmt.Errorf("status says %q", out)
+		}
+		return nil
+	})
+	if err := up.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if _ = up.Wait(); up.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(said.String(), "cluster: interrupted") {
+		t.Errorf("an interrupted start returns %d and says %q", up.ProcessState.ExitCode(), said)
+	}
+	if out := c.run(t, "status"); strings.Contains(out, "control group") || strings.Contains(out, "link ") {
+		t.Errorf("after it, status says %q", out)
+	}
+}
+
 // TestGoRunKilled kills not the command but the go run that runs it.
 func TestGoRunKilled(t *testing.T) {
 	t.Parallel()

@@ -40,6 +40,42 @@ func TestNameIsLockedOnce(t *testing.T) {
 	again()
 }
 
+// Who starts or ends a cluster waits for others who do, and touches nothing
+// before.
+func TestUpAndDownWaitForTheName(t *testing.T) {
+	Require(t)
+	t.Setenv(StateEnv, t.TempDir())
+	state, err := StateDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := testName(os.Getpid(), t.Name())
+	r, dir, err := claim(t.Context(), state, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock, err := lockName(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	for what, do := range map[string]func(context.Context) error{
+		"Up":   func(ctx context.Context) error { _, err := Up(ctx, Options{Name: name}); return err },
+		"Down": func(ctx context.Context) error { return Down(ctx, name) },
+		"end":  func(ctx context.Context) error { return newCluster(r, dir, t.Output()).end(ctx, false) },
+	} {
+		// Up looks at the programs first, and they are there.
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := do(ctx); err == nil || !strings.Contains(err.Error(), "waiting for the cluster name "+name) {
+			t.Errorf("%s while another process has the name: %v", what, err)
+		}
+		cancel()
+	}
+	if now, err := readRecord(dir); err != nil || now.ID != r.ID {
+		t.Errorf("the record is %+v (%v), want the one from before", now, err)
+	}
+}
+
 func TestTestNames(t *testing.T) {
 	for _, pid := range []int{1, 300, 32768, 1<<22 - 1} {
 		for _, what := range []string{"", "TestX", "TestX left"} {
