@@ -49,6 +49,10 @@ func TestUpAndDownWaitForTheName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Up looks at the programs first: let that be quick.
+	if _, err := Build(t.Context(), t.Output()); err != nil {
+		t.Fatal(err)
+	}
 	name := testName(os.Getpid(), t.Name())
 	r, dir, err := claim(t.Context(), state, name)
 	if err != nil {
@@ -64,8 +68,7 @@ func TestUpAndDownWaitForTheName(t *testing.T) {
 		"Down": func(ctx context.Context) error { return Down(ctx, name) },
 		"end":  func(ctx context.Context) error { return newCluster(r, dir, t.Output()).end(ctx, false) },
 	} {
-		// Up looks at the programs first, and they are there.
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if err := do(ctx); err == nil || !strings.Contains(err.Error(), "waiting for the cluster name "+name) {
 			t.Errorf("%s while another process has the name: %v", what, err)
 		}
