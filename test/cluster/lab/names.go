@@ -39,16 +39,21 @@ func StateDir() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	real := dir
-	if there, err := filepath.EvalSymlinks(dir); err == nil {
-		real = there
-	}
+	real := resolve(dir)
 	for _, shown := range []string{"/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/dev/", "/sys/", "/proc/"} {
 		if strings.HasPrefix(real+"/", shown) {
 			return "", fmt.Errorf("%s=%s: nodes are shown the host's %s, and would read the cluster's keys there; name a folder elsewhere", StateEnv, dir, shown)
 		}
 	}
 	return dir, nil
+}
+
+// resolve follows the links in a path, of which the end may not exist yet.
+func resolve(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil || dir == "/" {
+		return real
+	}
+	return filepath.Join(resolve(filepath.Dir(dir)), filepath.Base(dir))
 }
 
 func cgroupName(cluster string) string { return "/" + prefix + cluster }
