@@ -140,6 +140,24 @@ func (c *Client) End(ctx context.Context, boot, drill string) (*protocol.DrillSt
 	return c.drill(ctx, http.MethodDelete, protocol.PathDrills+url.PathEscape(drill), boot, nil)
 }
 
+// Outage takes an upstream of the server away. The same order again keeps its lease.
+func (c *Client) Outage(ctx context.Context, boot, upstream string, o protocol.OutageOrder) (*protocol.OutageState, error) {
+	return c.outage(ctx, http.MethodPut, upstream, "", boot, o)
+}
+
+// EndOutage ends an upstream's outage.
+func (c *Client) EndOutage(ctx context.Context, boot, upstream, id string) (*protocol.OutageState, error) {
+	return c.outage(ctx, http.MethodDelete, upstream, "?id="+url.QueryEscape(id), boot, nil)
+}
+
+func (c *Client) outage(ctx context.Context, method, upstream, query, boot string, body any) (*protocol.OutageState, error) {
+	var s protocol.OutageState
+	if err := c.do(ctx, method, protocol.PathUpstreams+url.PathEscape(upstream)+"/outage"+query, boot, body, maxSmall, &s); err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
 func (c *Client) drill(ctx context.Context, method, path, boot string, body any) (*protocol.DrillState, error) {
 	var s protocol.DrillState
 	if err := c.do(ctx, method, path, boot, body, maxSmall, &s); err != nil {

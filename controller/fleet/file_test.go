@@ -129,6 +129,7 @@ func TestProblems(t *testing.T) {
 		{"a schedule's hour", "hour: 3", "hour: 24", []string{"schedules[0].hour"}},
 		{"a schedule of an unknown kind", "every: monthly", "every: fortnight", []string{"schedules[0].every", "monthly or weekly"}},
 		{"a schedule's prefix", "everyone: true", "clients: [10.0.0.0/40]", []string{"schedules[0].clients[0]"}},
+		{"a schedule's upstream", "everyone: true", "upstream: nobody", []string{"schedules[0].upstream", "IP:PORT"}},
 		{"one server", "  - name: ns2\n    dns: [192.0.2.2]\n    control: unix:///run/firebreak/ns2.sock\n", "", []string{"servers: a fleet has two"}},
 		{"no YAML", "servers:", "servers: [", []string{"fleet.yaml:", "no YAML"}},
 		{"an anchor", "servers: [ns1, ns2]", "servers: &a [ns1, ns2]", []string{"anchors"}},

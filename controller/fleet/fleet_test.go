@@ -208,20 +208,26 @@ func TestSkewedServerIsNotUsed(t *testing.T) {
 func TestLookup(t *testing.T) {
 	f, servers := office(t)
 	m := run.Monitor{Name: "www.example.org", Type: "A"}
-	if err := f.config.Lookup(t.Context(), m); err != nil {
+	if err := f.config.Lookup(t.Context(), m, ""); err != nil {
 		t.Error(err)
 	}
 	servers[0].Edit(func(s *fleettest.Shape) { s.Silent = true })
-	if err := f.config.Lookup(t.Context(), m); err != nil {
+	if err := f.config.Lookup(t.Context(), m, ""); err != nil {
 		t.Errorf("with the first silent: %v", err)
+	}
+	if err := f.config.Lookup(t.Context(), m, servers[0].Name); err == nil {
+		t.Error("asked of the silent one alone, it was answered")
+	}
+	if err := f.config.Lookup(t.Context(), m, servers[1].Name); err != nil {
+		t.Errorf("asked of the second alone: %v", err)
 	}
 	servers[1].Edit(func(s *fleettest.Shape) { s.Rcode = 5 })
 	began := time.Now()
-	if err := f.config.Lookup(t.Context(), m); err == nil || time.Since(began) > lookupWithin+time.Second {
+	if err := f.config.Lookup(t.Context(), m, ""); err == nil || time.Since(began) > lookupWithin+time.Second {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}
 	servers[1].Edit(func(s *fleettest.Shape) { s.Rcode = 3 })
-	if err := f.config.Lookup(t.Context(), m); err == nil || !strings.Contains(err.Error(), "no such name") {
+	if err := f.config.Lookup(t.Context(), m, ""); err == nil || !strings.Contains(err.Error(), "no such name") {
 		t.Errorf("%v", err)
 	}
 }

@@ -57,15 +57,22 @@ const (
 )
 
 // Lookup looks a monitor's name up as a client would: at the balancer's address
-// or at the servers in their order, twice round, within five seconds. It
-// carries no token: it is to feel the drill. Like a client, it takes what is
-// refused or fails as a reason to ask the next one.
-func (c *Config) Lookup(ctx context.Context, monitor run.Monitor) error {
-	var at []netip.AddrPort
-	if at = c.Service; len(at) == 0 {
+// or at the servers in their order, twice round, within five seconds; or at one
+// server alone, where only its clients are to feel the drill. It carries no
+// token: it is to feel the drill. Like a client, it takes what is refused or
+// fails as a reason to ask the next one.
+func (c *Config) Lookup(ctx context.Context, monitor run.Monitor, only string) error {
+	at := c.Service
+	if only != "" || len(at) == 0 {
+		at = nil
 		for _, s := range c.Servers {
-			at = append(at, s.DNS[0])
+			if only == "" || s.Name == only {
+				at = append(at, s.DNS[0])
+			}
 		}
+	}
+	if len(at) == 0 {
+		return fmt.Errorf("the fleet has no server %q", only)
 	}
 	ctx, cancel := context.WithTimeout(ctx, lookupWithin)
 	defer cancel()

@@ -168,6 +168,10 @@ func (s *server) facts(now time.Time) run.ServerFacts {
 
 // do carries out an action.
 func (s *server) do(ctx context.Context, a run.Action) (*protocol.DrillState, error) {
+	if a.Upstream != "" {
+		o, err := s.doUpstream(ctx, a)
+		return run.AsDrill(o), err
+	}
 	switch a.Kind {
 	case run.ActRecord:
 		return nil, s.client.Record(ctx, a.BootID, a.Drill, *a.Recording)
@@ -181,4 +185,15 @@ func (s *server) do(ctx context.Context, a run.Action) (*protocol.DrillState, er
 		return s.client.End(ctx, a.BootID, a.Drill)
 	}
 	return nil, fmt.Errorf("there is no action %q", a.Kind)
+}
+
+// doUpstream carries out an action on one of the server's upstreams.
+func (s *server) doUpstream(ctx context.Context, a run.Action) (*protocol.OutageState, error) {
+	switch a.Kind {
+	case run.ActOrder, run.ActRenew:
+		return s.client.Outage(ctx, a.BootID, a.Upstream, *a.Outage)
+	case run.ActEnd:
+		return s.client.EndOutage(ctx, a.BootID, a.Upstream, a.Drill)
+	}
+	return nil, fmt.Errorf("there is no action %q on an upstream", a.Kind)
 }

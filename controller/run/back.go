@@ -13,7 +13,7 @@ func (r *Run) advanceBack(o *Observation, now time.Time) []Action {
 	ended := r.ended(t, now)
 	if ended && r.Returned.IsZero() && r.asBefore(t) {
 		r.Returned = now
-		r.enter(Recording, now, "back: %s answers as before; recordings run on", r.Spec.Server)
+		r.enter(Recording, now, "back: %s", r.byStage(r.Spec.Server+" answers as before; recordings run on", r.upstreamBack(t)))
 		return nil
 	}
 	if now.Sub(r.Since) >= BackSeconds*time.Second {
@@ -31,7 +31,7 @@ func (r *Run) advanceBack(o *Observation, now time.Time) []Action {
 	if now.Sub(r.Since) >= endOften {
 		r.NextTry = now.Add(endEveryLate)
 	}
-	return []Action{{Kind: ActEnd, Server: r.Spec.Server, BootID: r.drilled().BootID, Drill: r.Spec.ID}}
+	return []Action{r.onDrill(ActEnd)}
 }
 
 // endedByItself is the latest moment at which a drill's server can have ended it
@@ -72,6 +72,8 @@ func (r *Run) whatIsMissing(t *ServerFacts, ended bool) string {
 		return "it is not back in its Service"
 	case !t.LastProbe.After(r.Ended) && !t.LastAnswer.After(r.Ended):
 		return "it does not answer: " + orNothing(t.ProbeError)
+	case r.Spec.OfUpstream():
+		return r.upstreamNotBack(t)
 	}
 	return ""
 }
@@ -83,7 +85,9 @@ func (r *Run) tailEnds() time.Time {
 
 // advanceRecording waits for every part, then judges.
 func (r *Run) advanceRecording(now time.Time) []Action {
-	if r.Started.IsZero() { // the order was never taken: there is nothing to read
+	// The order was never taken, or what it did shows in the server's counters: there
+	// is nothing to read.
+	if r.Started.IsZero() || r.Spec.OfUpstream() {
 		r.finish(now)
 		return nil
 	}

@@ -12,12 +12,19 @@ func (s Spec) Bounds() *FieldError {
 	bad := func(field, format string, args ...any) *FieldError {
 		return &FieldError{Field: field, Message: fmt.Sprintf(format, args...)}
 	}
+	if s.OfUpstream() {
+		if e := s.upstreamBounds(); e != nil {
+			return e
+		}
+	}
 	switch {
-	case s.Stage != StageServer:
-		return bad("stage", "it is %q; this version knows %q", s.Stage, StageServer)
-	case s.Mode != protocol.ModeDrop && s.Mode != protocol.ModeRefused:
+	case s.Stage != StageServer && !s.OfUpstream():
+		return bad("stage", "it is %q; this version knows %q and %q", s.Stage, StageServer, StageUpstream)
+	case !s.AddressesUpstream():
+		return bad("upstream", "one is named, and stage is %q: write %q, or leave upstream out", s.Stage, StageUpstream)
+	case !s.KnowsMode():
 		return bad("mode", "it is %q; it is to be %q or %q", s.Mode, protocol.ModeDrop, protocol.ModeRefused)
-	case s.Readiness != protocol.ReadinessFail && s.Readiness != protocol.ReadinessPass:
+	case !s.KnowsReadiness():
 		return bad("readiness", "it is %q; it is to be %q or %q", s.Readiness, protocol.ReadinessFail, protocol.ReadinessPass)
 	case s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds:
 		return bad("durationSeconds", "it is %d; it is to be between %d and %d", s.Seconds, protocol.MinDrillSeconds, protocol.MaxDrillSeconds)

@@ -22,7 +22,7 @@ func (r Run) Report() Report {
 		Clients: list(r.Clients), ClientsTotal: len(r.Clients), Amended: r.Amended,
 		Unheard: list(r.Unheard), ClockErrorMs: r.ClockErrorMs,
 		Versions: map[string]string{}, Shortened: r.Spec.Timings.Shortened(),
-		Survivors: []ServerReport{}, Monitors: []MonitorReport{},
+		Survivors: []ServerReport{}, Monitors: []MonitorReport{}, Upstreams: []UpstreamReport{},
 	}
 	out.Spec.ProbeToken = ""
 	if r.Phase.Final() || r.Outcome != "" {
@@ -42,6 +42,9 @@ func (r Run) Report() Report {
 	if r.Order != nil && (!r.Phase.Final() || out.Drilled == 0) { // its server counts, whatever becomes of its recording
 		out.Drilled = max(out.Drilled, int(min(r.Order.Drilled, mostCounted)))
 	}
+	if r.Spec.OfUpstream() {
+		out.Upstreams = r.upstreamReports()
+	}
 	for name, p := range r.Peers {
 		if p.Version != "" {
 			out.Versions[name] = p.Version
@@ -50,7 +53,7 @@ func (r Run) Report() Report {
 	out.Baseline = known(r.survivors((*Meter).baseline))
 	out.During = known(r.survivors((*Meter).outage))
 	for _, name := range sortedKeys(r.Traffic) {
-		if m := r.Traffic[name]; name != r.Spec.Server {
+		if m := r.Traffic[name]; r.survives(name) {
 			out.Survivors = append(out.Survivors, ServerReport{Name: name, Baseline: m.baseline().traffic(), During: m.outage().traffic()})
 		}
 	}
@@ -62,19 +65,31 @@ func (r Run) Report() Report {
 }
 
 // lostInAll are the questions that all clients lost; nil where those of one of
-// them are not known, or nobody's are.
+// them are not known, or nobody's are. A client of whose few drilled questions the
+// servers had room for none is taken to have lost as many of them as all others
+// did, as long as such are few.
 func (r Run) lostInAll() *int {
-	sum := 0
+	sum, judged, unsampled := 0, 0, 0
 	for _, u := range r.Unheard {
 		if u.Server == r.Spec.Server && u.From == nil {
 			return nil
 		}
 	}
 	for _, c := range r.Clients {
-		if c.Lost == nil {
+		switch {
+		case c.Lost != nil:
+			sum, judged = sum+*c.Lost, judged+c.Drilled
+		case c.LostSampled:
+			unsampled += c.Drilled
+		default:
 			return nil
 		}
-		sum += *c.Lost
+	}
+	if unsampled > 0 {
+		if unsampled > (judged+unsampled)/10 {
+			return nil
+		}
+		sum += (sum*unsampled + judged/2) / judged
 	}
 	return &sum
 }

@@ -13,6 +13,8 @@ import (
 type guard struct {
 	reason Reason
 	ask    func(s Spec, f *Facts) (message string, refused bool)
+	// upstream is asked instead where one is to be drilled; nil: the same holds.
+	upstream func(s Spec, f *Facts) (message string, refused bool)
 }
 
 // healthyWithin is how fresh an answer must be for a server to count as healthy.
@@ -31,19 +33,19 @@ var guards = []guard{
 			return bad.Error(), true
 		}
 		return fmt.Sprintf("%s for %d s", s.Mode, s.Seconds), false
-	}},
+	}, nil},
 	{ReasonMissing, func(s Spec, _ *Facts) (string, bool) {
 		if strings.TrimSpace(s.Reason) == "" && !s.Terminal {
 			return "say why this drill is run: --reason, or the field \"reason\"", true
 		}
 		return "", false
-	}},
+	}, nil},
 	{StateNotWritable, func(_ Spec, f *Facts) (string, bool) {
 		if f.StateError != "" {
 			return f.StateError + ": what is not written down could not be put back after a crash, so nothing is begun", true
 		}
 		return "what a run decides can be written down", false
-	}},
+	}, nil},
 	{DrillsOff, func(s Spec, f *Facts) (string, bool) {
 		if !f.Enabled {
 			return "drills are off on this controller: set drills.enabled in its fleet file", true
@@ -52,13 +54,13 @@ var guards = []guard{
 			return fmt.Sprintf("%s has no drill plugin: add \"drill\" to its Corefile", s.Server), true
 		}
 		return "switched on for the controller and the server", false
-	}},
+	}, nil},
 	{TargetNotFound, func(s Spec, f *Facts) (string, bool) {
 		if f.Server(s.Server) == nil {
 			return fmt.Sprintf("the fleet %s has no server %q; it has %s", s.Fleet, s.Server, f.serverNames()), true
 		}
 		return "", false
-	}},
+	}, upstreamNotFound},
 	{TargetTooOld, func(s Spec, f *Facts) (string, bool) {
 		t := f.Server(s.Server)
 		if t != nil && t.incompatible() != "" {
@@ -68,10 +70,10 @@ var guards = []guard{
 			return fmt.Sprintf("%s (version %s) cannot drill: it needs the clients and drill plugins of this version", s.Server, t.State.Version), true
 		}
 		return "", false
-	}},
-	{TargetBusy, targetBusy},
-	{OutsideWindow, outsideWindow},
-	{DrillRunning, drillRunning},
+	}, nil},
+	{TargetBusy, targetBusy, upstreamBusy},
+	{OutsideWindow, outsideWindow, nil},
+	{DrillRunning, drillRunning, nil},
 	{TooSoon, func(s Spec, f *Facts) (string, bool) {
 		gap := time.Duration(s.Timings.GapSeconds) * time.Second
 		for _, o := range f.Others {
@@ -81,37 +83,41 @@ var guards = []guard{
 			}
 		}
 		return fmt.Sprintf("no drill ended in the last %s", gap), false
-	}},
+	}, nil},
 	{LastHealthy, func(s Spec, f *Facts) (string, bool) {
 		names := healthyOthers(f, s.Server)
 		if len(names) == 0 {
 			return fmt.Sprintf("no server but %s is ready and has answered in the last %s", s.Server, healthyWithin), true
 		}
 		return "healthy beside it: " + strings.Join(names, ", "), false
-	}},
-	{NoHealthCheck, noHealthCheck},
+	}, lastUpstream},
+	{NoHealthCheck, noHealthCheck, noUpstreamHealth},
 	{RolloutRunning, func(_ Spec, f *Facts) (string, bool) {
 		if f.Rollout != "" {
 			return f.Rollout + ": wait until it is over", true
 		}
 		return "", false
-	}},
-	{IncidentOpen, incidentOpen},
+	}, nil},
+	{IncidentOpen, incidentOpen, nil},
 	{NoHeadroom, func(s Spec, f *Facts) (string, bool) {
 		if f.Headroom == nil {
 			return "the servers' CPU limits are not known here", false
 		}
 		m := fmt.Sprintf("the survivors, carrying %s's load, would use %.0f %% of their CPU limit", s.Server, 100*f.Headroom.Share)
 		return m, f.Headroom.Share > headroomShare
-	}},
-	{NoTargets, noTargets},
+	}, noUpstreamHeadroom},
+	{NoTargets, noTargets, upstreamUnused},
 }
 
 // Guards asks every guard, in order.
 func Guards(s Spec, f Facts) []Check {
 	checks := make([]Check, 0, len(guards))
 	for _, g := range guards {
-		message, refused := g.ask(s, &f)
+		ask := g.ask
+		if s.OfUpstream() && g.upstream != nil {
+			ask = g.upstream
+		}
+		message, refused := ask(s, &f)
 		c := Check{Reason: g.reason, Passed: !refused, Message: message}
 		if refused && s.Timings.IgnoreHealth && g.reason == IncidentOpen {
 			c.Passed, c.Ignored = true, true
@@ -174,6 +180,9 @@ func drillRunning(s Spec, f *Facts) (string, bool) {
 		// Another controller's: servers know of it, we do not.
 		if d := t.State.Drill; d != nil && d.Ended == nil && d.ID != s.ID {
 			return fmt.Sprintf("%s is being drilled (%s)", t.Name, d.ID), true
+		}
+		if o := outageOf(&t.State); o != nil && o.ID != s.ID {
+			return fmt.Sprintf("the upstream %s of %s is taken away (%s)", o.Address, t.Name, o.ID), true
 		}
 		if r := t.State.Recording; r != nil && !r.Frozen && r.Drill != s.ID {
 			return fmt.Sprintf("%s is recording for drill %s until %s", t.Name, r.Drill, r.EndsAt.UTC().Format(time.TimeOnly)+" UTC"), true

@@ -15,6 +15,10 @@ const movedAtLeast = 10
 
 // watch notes when the outage was noticed and when traffic had moved.
 func (r *Run) watch(o *Observation, now time.Time) {
+	if r.Spec.OfUpstream() {
+		r.watchUpstream(o)
+		return
+	}
 	t := o.Facts.Server(r.Spec.Server)
 	byBalancer := t != nil && t.Routed != nil && r.Before[r.Spec.Server].Routed && r.Spec.Readiness == protocol.ReadinessFail
 	if byBalancer && !*t.Routed && r.SwitchAt.IsZero() {

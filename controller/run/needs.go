@@ -15,11 +15,14 @@ func (r Run) Needs(now time.Time) Needs {
 		return Needs{Facts: true, Seen: true, AllStats: true}
 	case Out, Noticed, Held:
 		n := Needs{Facts: true, AllStats: true, Monitors: r.out()}
-		if r.out() {
+		if r.out() && !r.Spec.OfUpstream() {
 			n.Parts = r.listening(all)
 		}
 		return n
 	case Back:
+		if r.Spec.OfUpstream() {
+			return Needs{Facts: true}
+		}
 		return Needs{Facts: true, Parts: r.listening(all)}
 	case Recording:
 		n := Needs{Facts: true}

@@ -59,7 +59,11 @@ type Action struct {
 	BootID    string                   `json:"bootId"`
 	Recording *protocol.RecordingOrder `json:"recording,omitempty"` // of ActRecord
 	Order     *protocol.Order          `json:"order,omitempty"`     // of ActOrder
-	Drill     string                   `json:"drill"`               // the run's ID
+	// Upstream of the server that ActOrder, ActRenew and ActEnd are about; "" where
+	// the server itself is drilled.
+	Upstream string                `json:"upstream,omitempty"`
+	Outage   *protocol.OutageOrder `json:"outage,omitempty"` // of ActOrder and ActRenew, with Upstream
+	Drill    string                `json:"drill"`            // the run's ID
 }
 
 // Result is what came of an Action.

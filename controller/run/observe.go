@@ -14,6 +14,9 @@ func (r *Run) takeIn(o Observation, now time.Time) {
 			p.OffsetMs, p.ErrMs = t.OffsetMs, t.OffsetErr
 			r.follow(p, t)
 		}
+		if r.Spec.OfUpstream() && t.Name == r.Spec.Server && t.Heard {
+			r.readFlows(t)
+		}
 	}
 	for name, s := range o.Stats {
 		if r.Traffic == nil {
@@ -61,7 +64,7 @@ func (r *Run) out() bool {
 // its that was lost.
 func (r *Run) follow(p *Peer, t *ServerFacts) {
 	if t.State.BootID == p.BootID {
-		if d := t.State.Drill; d != nil && d.ID == r.Spec.ID && t.Name == r.Spec.Server && !r.OrderSent.IsZero() {
+		if d := r.Spec.Stage.drill(&t.State); d != nil && d.ID == r.Spec.ID && t.Name == r.Spec.Server && !r.OrderSent.IsZero() {
 			r.order(*d, p)
 		}
 		if rec := t.State.Recording; rec != nil && rec.Drill == r.Spec.ID && p.Asked && !p.Dropped {
@@ -81,11 +84,14 @@ func (r *Run) follow(p *Peer, t *ServerFacts) {
 // anew each time: the measured offset gets better, and after a restart of ours
 // it may be another one altogether.
 func (r *Run) order(d protocol.DrillState, p *Peer) {
+	if d.Ended == nil && r.Order != nil && r.Order.Ended != nil {
+		return // an answer that was long on its way: what ended stays ended
+	}
 	r.Order = &d
 	started := time.UnixMilli(p.corrected(d.Started.UnixMilli())).UTC()
 	switch by := started.Sub(r.Started); {
 	case r.Started.IsZero():
-		r.note(started, "%s took the order (%s)", r.Spec.Server, r.Spec.Mode)
+		r.note(started, "%s took the order (%s)", r.Spec.Server, r.byStage(string(r.Spec.Mode), string(r.Spec.Mode)+" "+r.Spec.Upstream))
 	case by.Abs() > clockStep:
 		r.shift(by)
 	}
@@ -138,6 +144,8 @@ func (r *Run) result(res Result, now time.Time) {
 			r.end(Refusal, DrillRunning, now, "%s: %s", res.Server, res.Error)
 		case protocol.ReasonOtherBoot:
 			r.end(Stopped, ServerRestarted, now, "%s is another process than the one that was asked: %s", res.Server, res.Error)
+		case protocol.ReasonLastHealthy: // the server's own guard saw more than ours
+			r.end(Refusal, LastHealthy, now, "%s: %s", res.Server, res.Error)
 		case protocol.ReasonNotRecording:
 			p.Listening, p.NextTry = false, time.Time{}
 		default:

@@ -21,7 +21,22 @@ func (r *Run) give(now time.Time) []Action {
 		r.MustEndBy = now.Add(AckSeconds*time.Second + r.Spec.Duration())
 	}
 	r.NextTry = now.Add(tryEvery)
-	return []Action{{Kind: ActOrder, Server: r.Spec.Server, BootID: r.drilled().BootID, Drill: r.Spec.ID, Order: r.serverOrder()}}
+	return []Action{r.onDrill(ActOrder)}
+}
+
+// onDrill is an action on the drill that this run is.
+func (r *Run) onDrill(kind ActionKind) Action {
+	a := Action{Kind: kind, Server: r.Spec.Server, BootID: r.drilled().BootID, Drill: r.Spec.ID}
+	switch {
+	case r.Spec.OfUpstream():
+		a.Upstream = r.Spec.Upstream
+		if kind != ActEnd { // an outage is renewed by its order
+			a.Outage = r.outageOrder()
+		}
+	case kind == ActOrder:
+		a.Order = r.serverOrder()
+	}
+	return a
 }
 
 func (r *Run) serverOrder() *protocol.Order {

@@ -26,14 +26,28 @@ func (r *Run) conclude() {
 		f := r.worst()
 		r.Outcome, r.Reason, r.Message = Failed, f.Reason, f.Message
 	default:
-		v := r.verdicts()
 		r.Outcome, r.Reason = Passed, FailoverWorked
+		if r.Spec.OfUpstream() {
+			r.Message = r.upstreamPassed()
+			return
+		}
+		v := r.verdicts()
 		r.Message = fmt.Sprintf("%s failed over, none is stuck", plural(v.Followed, "client", "clients"))
 	}
 }
 
 // findOut adds the findings that show only at the end.
 func (r *Run) findOut() {
+	if r.Spec.OfUpstream() {
+		r.findOutUpstream()
+	} else {
+		r.findOutClients()
+	}
+	r.findOutTimes()
+}
+
+// findOutClients adds what the verdicts show.
+func (r *Run) findOutClients() {
 	v := r.verdicts()
 	if v.Stuck > r.Spec.Limits.Stuck {
 		r.find(ClientsStuck, "%s did not fail over (allowed: %d)", plural(v.Stuck, "client", "clients"), r.Spec.Limits.Stuck)
@@ -49,6 +63,10 @@ func (r *Run) findOut() {
 	if v.Followed == 0 && v.Stuck == 0 && v.Unknown == 0 && !r.found(Incomplete) {
 		r.find(NoEvidence, "no client asked enough to tell whether it fails over")
 	}
+}
+
+// findOutTimes adds what took too long.
+func (r *Run) findOutTimes() {
 	if r.Outcome != "" { // it ended early: how fast it was says nothing
 		return
 	}
@@ -60,7 +78,7 @@ func (r *Run) findOut() {
 		r.find(SlowToMove, "traffic had moved after %.1f s, later than the expected %s", d.Seconds(), expect)
 	}
 	if r.MovedAt.IsZero() && !r.NoticedAt.IsZero() {
-		r.find(NotMoved, "clients still asked %s at the end of its %d s", r.Spec.Server, r.Spec.Seconds)
+		r.find(NotMoved, "%s at the end of its %d s", r.byStage("clients still asked "+r.Spec.Server, r.Spec.Server+" still asked "+r.Spec.Upstream), r.Spec.Seconds)
 	}
 }
 

@@ -99,6 +99,9 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 			deaf = append(deaf, t.Name)
 		}
 	}
+	if s.OfUpstream() { // they are answered by the server all the while
+		single, forwarders, deaf = nil, nil, nil
+	}
 	if len(single) > 0 {
 		add(WarnSingleHomed, single, "%s: no other server answered them in 7 days, so they may lose DNS for the whole drill", plural(len(single), "client", "clients"))
 	}
@@ -128,6 +131,9 @@ func warnings(s Spec, f *Facts, targets []PlanClient) []Warning {
 
 // steps say what would happen, in order.
 func steps(s Spec) []string {
+	if s.OfUpstream() {
+		return upstreamSteps(s)
+	}
 	who := "its targets"
 	if s.Everyone {
 		who = "everyone"

@@ -66,7 +66,9 @@ type Report struct {
 	Lost     *int     `json:"lost"`     // questions that were drilled and answered nowhere else; null while the run is on, or where too little was heard
 	// LostSampled: Lost is an estimate, from those questions that the servers had room for.
 	LostSampled bool `json:"lostSampled"`
-	Drilled     int  `json:"drilled"` // queries; while the run is on, as the server counted last
+	// Drilled queries; while the run is on, as the server counted last. Of an
+	// upstream: questions and probes that it did not get to answer.
+	Drilled int `json:"drilled"`
 
 	TimeToNoticeSeconds   *float64 `json:"timeToNoticeSeconds"`
 	TimeToMoveSeconds     *float64 `json:"timeToMoveSeconds"`
@@ -80,10 +82,14 @@ type Report struct {
 	Findings []Finding  `json:"findings"`
 	Checks   []Check    `json:"checks"` // the guards, as they answered at Asking
 
-	Baseline  *Traffic        `json:"baseline"`  // survivors, while Reading
-	During    *Traffic        `json:"during"`    // survivors, while the server was out
+	// What clients had from the servers that were to answer: from the survivors, or
+	// where one of its upstreams was drilled, from the server itself.
+	Baseline  *Traffic        `json:"baseline"`  // while Reading
+	During    *Traffic        `json:"during"`    // in the outage
 	Survivors []ServerReport  `json:"survivors"` // the same by server
 	Monitors  []MonitorReport `json:"monitors"`
+	// Upstreams of the drilled server; empty where none of them was drilled.
+	Upstreams []UpstreamReport `json:"upstreams"`
 
 	Clients      []ClientReport `json:"clients"`
 	ClientsTotal int            `json:"clientsTotal"` // Clients may be a page
@@ -137,6 +143,23 @@ type ServerReport struct {
 	Baseline Traffic `json:"baseline"`
 	During   Traffic `json:"during"`
 }
+
+// UpstreamReport is what a server asked one of its upstreams.
+type UpstreamReport struct {
+	Address string  `json:"address"`
+	Zone    string  `json:"zone"`
+	Role    string  `json:"role"`            // drilled or other
+	Before  float64 `json:"beforePerSecond"` // questions, while Reading
+	During  float64 `json:"duringPerSecond"` // while the outage was on
+	Asked   uint64  `json:"asked"`           // in the outage
+	Ejected string  `json:"ejected"`         // why it was, in the outage; "" where it was not
+}
+
+// Roles in an UpstreamReport.
+const (
+	RoleDrilled = "drilled"
+	RoleOther   = "other"
+)
 
 // MonitorReport counts a monitor's lookups while the server was out.
 type MonitorReport struct {

@@ -54,8 +54,10 @@ type Run struct {
 	NextTry   time.Time `json:"nextTry,omitzero"`  // of the order, its renewal or its end
 	Restarts  int       `json:"restarts,omitempty"`
 
-	Traffic map[string]*Meter `json:"traffic,omitempty"`   // by server
-	Drilled map[string]int64  `json:"drilledAt,omitempty"` // first drilled query by client, Unix ms
+	Traffic map[string]*Meter `json:"traffic,omitempty"` // by server
+	// Flows are of StageUpstream: what the server asked, by zone and address.
+	Flows   map[string]*Flow `json:"flows,omitempty"`
+	Drilled map[string]int64 `json:"drilledAt,omitempty"` // first drilled query by client, Unix ms
 	// DrilledQueries by client, as the server's recording said last.
 	DrilledQueries map[string]int           `json:"drilledQueries,omitempty"`
 	Answered       map[string]Answer        `json:"answered,omitempty"` // first answer elsewhere seen after it
@@ -123,6 +125,10 @@ func (r Run) clone() Run {
 	r.Peers = cloneMap(r.Peers)
 	r.Traffic = cloneMap(r.Traffic)
 	for _, m := range r.Traffic {
+		m.Recent = slices.Clone(m.Recent)
+	}
+	r.Flows = cloneMap(r.Flows)
+	for _, m := range r.Flows {
 		m.Recent = slices.Clone(m.Recent)
 	}
 	r.Lookups = cloneMap(r.Lookups)

@@ -37,7 +37,10 @@ type Schedule struct {
 	// gets a drill by pasting an example.
 	Suspend *bool `json:"suspend,omitempty"`
 
-	Servers   []string           `json:"servers"`                   // one of them each time, in turn
+	Servers []string `json:"servers"` // one of them each time, in turn
+	// Upstream of those servers, IP:PORT, to take away in their place. Then there
+	// are no clients to name, and Mode is blackhole or down.
+	Upstream  string             `json:"upstream,omitempty"`
 	Everyone  bool               `json:"everyone,omitempty"`        // every client; else Clients
 	Clients   []string           `json:"clients,omitempty"`         // addresses, prefixes, names or groups
 	Exclude   []string           `json:"exclude,omitempty"`         // likewise
@@ -96,19 +99,13 @@ func (s Schedule) Validate() error {
 	if s.Everyone && len(s.Clients) > 0 {
 		return &FieldError{"clients", "everyone is set, so clients says nothing: leave one of the two out"}
 	}
-	if !s.Everyone && len(s.Clients) == 0 {
+	if s.Upstream == "" && !s.Everyone && len(s.Clients) == 0 {
 		return &FieldError{"clients", "name the clients to drill, or set everyone: true"}
 	}
 	return s.validateDrill()
 }
 
 func (s Schedule) validateDrill() error {
-	if s.Mode != "" && s.Mode != protocol.ModeDrop && s.Mode != protocol.ModeRefused {
-		return &FieldError{"mode", fmt.Sprintf("%q is not known: write drop or refused", s.Mode)}
-	}
-	if s.Readiness != "" && s.Readiness != protocol.ReadinessFail && s.Readiness != protocol.ReadinessPass {
-		return &FieldError{"readiness", fmt.Sprintf("%q is not known: write fail or pass", s.Readiness)}
-	}
 	if s.Seconds != 0 && (s.Seconds < protocol.MinDrillSeconds || s.Seconds > protocol.MaxDrillSeconds) {
 		return &FieldError{"durationSeconds", fmt.Sprintf("%d is out of bounds: write %d to %d", s.Seconds, protocol.MinDrillSeconds, protocol.MaxDrillSeconds)}
 	}
@@ -116,6 +113,33 @@ func (s Schedule) validateDrill() error {
 		if e := s.Limits.Bounds(); e != nil {
 			return &FieldError{"limits." + e.Field, e.Message}
 		}
+	}
+	if s.Upstream != "" {
+		return s.validateUpstream()
+	}
+	if s.Mode != "" && s.Mode != protocol.ModeDrop && s.Mode != protocol.ModeRefused {
+		return &FieldError{"mode", fmt.Sprintf("%q is not known: write drop or refused", s.Mode)}
+	}
+	if s.Readiness != "" && s.Readiness != protocol.ReadinessFail && s.Readiness != protocol.ReadinessPass {
+		return &FieldError{"readiness", fmt.Sprintf("%q is not known: write fail or pass", s.Readiness)}
+	}
+	return nil
+}
+
+// validateUpstream holds the schedule of an upstream's drills to what such a drill has.
+func (s Schedule) validateUpstream() error {
+	spec := s.Spec("")
+	switch {
+	case !spec.AddressesUpstream():
+		return &FieldError{"upstream", fmt.Sprintf("%q is no address: write IP:PORT, or [IP]:PORT for IPv6", s.Upstream)}
+	case !spec.KnowsMode():
+		return &FieldError{"mode", fmt.Sprintf("%q is not known for an upstream: write blackhole or down", s.Mode)}
+	case len(s.Clients) > 0:
+		return &FieldError{"clients", "an upstream is away for every client of its server: leave clients out"}
+	case len(s.Exclude) > 0:
+		return &FieldError{"exclude", "an upstream is away for every client of its server: leave exclude out"}
+	case !spec.KnowsReadiness():
+		return &FieldError{"readiness", "the server of an upstream's drill stays ready: leave readiness out"}
 	}
 	return nil
 }
@@ -134,17 +158,15 @@ func scheduleName(s string) bool {
 // schedule has none of its own.
 func (s Schedule) Spec(server string) Spec {
 	spec := Spec{
-		Server: server, Stage: StageServer, Mode: s.Mode, Seconds: s.Seconds, Readiness: s.Readiness,
+		Server: server, Stage: StageServer, Upstream: s.Upstream, Mode: s.Mode, Seconds: s.Seconds, Readiness: s.Readiness,
 		Everyone: s.Everyone, Clients: slices.Clone(s.Clients), Exclude: slices.Clone(s.Exclude),
 		Limits: DefaultLimits, Monitors: slices.Clone(s.Monitors),
 		Reason: s.Reason, By: "schedule/" + s.Name, Schedule: s.Name,
 	}
-	if spec.Mode == "" {
-		spec.Mode = protocol.ModeDrop
+	if s.Upstream != "" {
+		spec.Stage = StageUpstream
 	}
-	if spec.Readiness == "" {
-		spec.Readiness = protocol.ReadinessFail
-	}
+	spec = spec.WithDefaults()
 	if spec.Seconds == 0 {
 		spec.Seconds = DefaultScheduleSeconds
 	}

@@ -331,7 +331,8 @@ func TestNextWeekly(t *testing.T) {
 }
 
 func TestScheduleValidate(t *testing.T) {
-	for _, s := range []Schedule{monthly("UTC", 0), weekly("Europe/Berlin", "mon"), {Name: "a", Every: Monthly, Servers: []string{"x"}, Everyone: true}} {
+	for _, s := range []Schedule{monthly("UTC", 0), weekly("Europe/Berlin", "mon"), {Name: "a", Every: Monthly, Servers: []string{"x"}, Everyone: true},
+		{Name: "a", Every: Monthly, Servers: []string{"x"}, Upstream: "10.0.0.53", Mode: ModeDown}, {Name: "a", Every: Monthly, Servers: []string{"x"}, Upstream: "[2001:db8::1]:53"}} {
 		if err := s.Validate(); err != nil {
 			t.Errorf("%+v: %v", s, err)
 		}
@@ -362,6 +363,14 @@ func TestScheduleValidate(t *testing.T) {
 	change("readiness", func(s *Schedule) { s.Readiness = "maybe" })
 	change("durationSeconds", func(s *Schedule) { s.Seconds = 301 })
 	change("durationSeconds", func(s *Schedule) { s.Seconds = 14 })
+	upstream := func(s *Schedule) { s.Everyone, s.Clients, s.Upstream = false, nil, "10.0.0.53" }
+	change("upstream", func(s *Schedule) { upstream(s); s.Upstream = "nobody" })
+	change("mode", func(s *Schedule) { upstream(s); s.Mode = protocol.ModeDrop })
+	change("mode", func(s *Schedule) { s.Mode = ModeDown })
+	change("clients", func(s *Schedule) { upstream(s); s.Clients = []string{"laptop"} })
+	change("exclude", func(s *Schedule) { upstream(s); s.Exclude = []string{"laptop"} })
+	change("readiness", func(s *Schedule) { upstream(s); s.Readiness = protocol.ReadinessFail })
+	change("durationSeconds", func(s *Schedule) { upstream(s); s.Seconds = 14 })
 }
 
 func TestScheduleSpecDefaults(t *testing.T) {
@@ -369,5 +378,10 @@ func TestScheduleSpecDefaults(t *testing.T) {
 	if spec.Server != "ns2" || spec.Seconds != 30 || spec.Mode != protocol.ModeDrop || spec.Readiness != protocol.ReadinessFail ||
 		spec.By != "schedule/first-week" || spec.Reason == "" || spec.Limits != DefaultLimits || spec.Stage != StageServer {
 		t.Errorf("%+v", spec)
+	}
+	s := monthly("UTC", 0)
+	s.Everyone, s.Upstream = false, "10.0.0.53"
+	if spec := s.Spec("ns2"); spec.Stage != StageUpstream || spec.Upstream != "10.0.0.53:53" || spec.Mode != ModeBlackhole || spec.Readiness != "" || spec.Bounds() != nil {
+		t.Errorf("%+v: %s", spec, spec.Bounds())
 	}
 }

@@ -63,6 +63,8 @@ type simServer struct {
 	recEnds                time.Time
 	seen                   map[string]*protocol.SeenClient
 	noRenew                bool
+	upstreams              []*simUpstream
+	outage                 *protocol.OutageState
 }
 
 type simClient struct {
@@ -124,7 +126,10 @@ func (v *simServer) clock(t time.Time) time.Time { return t.Add(v.offset) }
 
 func (v *simServer) restart(now time.Time) {
 	v.boot++
-	v.drill, v.order, v.rec = nil, nil, nil
+	v.drill, v.order, v.rec, v.outage = nil, nil, nil, nil
+	for _, u := range v.upstreams {
+		*u = simUpstream{addr: u.addr, zone: u.zone, keeps: u.keeps}
+	}
 	v.endedIDs = map[string]bool{}
 	v.stats = protocol.Stats{LatencyMs: make([]uint64, len(protocol.LatencyBoundsMs)+1)}
 }
@@ -140,6 +145,7 @@ func (s *sim) pass() {
 				v.endDrill(v.clock(s.now), protocol.EndAbandoned)
 			}
 		}
+		v.passUpstreams(s.now)
 		if v.rec != nil && !v.rec.Frozen && !v.clock(s.now).Before(v.recEnds) {
 			v.rec.Frozen = true
 		}
@@ -326,6 +332,7 @@ func (s *sim) fact(v *simServer, seen bool) ServerFacts {
 		d := *v.drill
 		t.State.Drill = &d
 	}
+	v.tellUpstreams(&t.State)
 	if v.rec != nil {
 		r := v.rec.RecordingState
 		t.State.Recording = &r
@@ -372,6 +379,10 @@ func (s *sim) do(a Action) {
 
 func (s *sim) apply(v *simServer, a Action, res *Result) {
 	at := v.clock(s.now)
+	if a.Upstream != "" {
+		v.applyUpstream(s.now, a, res)
+		return
+	}
 	switch a.Kind {
 	case ActRecord:
 		if v.rec != nil && !v.rec.Frozen && v.rec.Drill != a.Drill {
@@ -585,6 +596,9 @@ func (s *sim) left() string {
 		if v.drilling() {
 			out = append(out, v.name+" is drilled")
 		}
+		if v.outage != nil && v.outage.Ended == nil {
+			out = append(out, v.outage.Address+" is away")
+		}
 		if v.rec != nil && !v.rec.Frozen {
 			out = append(out, v.name+" records")
 		}
@@ -645,6 +659,13 @@ func reportText(r Report) string {
 		fmt.Fprintf(&b, "unheard %s: %s", u.Server, u.Why)
 		if u.From != nil {
 			fmt.Fprintf(&b, " (from %s after the start)", u.From.Sub(*r.Started))
+		}
+		b.WriteString("\n")
+	}
+	for _, u := range r.Upstreams {
+		fmt.Fprintf(&b, "upstream %s %s %s: %.3g/s before, %.3g/s during, %d in all", u.Address, u.Zone, u.Role, u.Before, u.During, u.Asked)
+		if u.Ejected != "" {
+			fmt.Fprintf(&b, ", ejected (%s)", u.Ejected)
 		}
 		b.WriteString("\n")
 	}

@@ -34,6 +34,9 @@ func (s *sim) setSpec(t *testing.T, d *datadriven.TestData, key string, vals []s
 		s.spec.Server = val
 	case "stage":
 		s.spec.Stage = Stage(val)
+	case "upstream": // upstream=ADDRESS: its defaults too, as the shell has it
+		s.spec.Stage, s.spec.Upstream, s.spec.Mode, s.spec.Readiness = StageUpstream, val, "", ""
+		s.spec = s.spec.WithDefaults()
 	case "mode":
 		s.spec.Mode = protocol.DrillMode(val)
 	case "seconds":
@@ -133,6 +136,20 @@ func (s *sim) setServer(t *testing.T, d *datadriven.TestData, v *simServer, key 
 	case "recording":
 		v.rec = &protocol.Recording{BootID: v.bootID(), RecordingState: protocol.RecordingState{Drill: val, Started: s.now, EndsAt: s.now.Add(100e9)}}
 		v.recEnds = s.now.Add(100e9)
+	case "upstreams": // upstreams=(10.0.0.1:53,10.0.0.2:53): for the root zone, beside those that there are
+		for _, addr := range vals {
+			v.upstreams = append(v.upstreams, &simUpstream{addr: addr, zone: "."})
+		}
+		v.features = append(v.features, protocol.FeatureUpstreams)
+	case "zone": // zone=(cluster.local.,10.0.0.1:53,…): the same for another zone
+		for _, addr := range vals[1:] {
+			v.upstreams = append(v.upstreams, &simUpstream{addr: addr, zone: vals[0]})
+		}
+	case "eject", "keep", "bring", "loop", "drop": // an upstream: ejected by itself, never ejected, back, a loop, not listed any more
+		v.setUpstream(s, key, val)
+	case "outage": // another controller's: outage=(ID,ADDRESS)
+		v.outage = &protocol.OutageState{ID: vals[0], Address: vals[1], Started: v.clock(s.now), EndsAt: v.clock(s.now).Add(100e9)}
+		v.lease, v.ends = s.now.Add(1e12), s.now.Add(100e9)
 	case "removed":
 		v.features = []string{protocol.FeatureClients, protocol.FeatureRecordings}
 		if v.drilling() {

@@ -19,6 +19,7 @@ type Spec struct {
 	Fleet     string             `json:"fleet"`
 	Server    string             `json:"server"` // the one that is drilled, by its name in the fleet
 	Stage     Stage              `json:"stage"`
+	Upstream  string             `json:"upstream,omitempty"` // of StageUpstream: IP:PORT
 	Mode      protocol.DrillMode `json:"mode"`
 	Seconds   int                `json:"durationSeconds"`
 	Readiness protocol.Readiness `json:"readiness"`

@@ -224,7 +224,7 @@ func (r *Run) advanceNoticed(o *Observation, now time.Time) []Action {
 	}
 	r.watch(o, now)
 	if r.Phase == Noticed && !r.MovedAt.IsZero() && now.Sub(r.MovedAt) >= HeldSeconds*time.Second && r.Ended.IsZero() {
-		r.enter(Held, now, "held: traffic has been away for %d s", HeldSeconds)
+		r.enter(Held, now, "held: %s for %d s", r.byStage("traffic has been away", r.Spec.Upstream+" has not been needed"), HeldSeconds)
 	}
 	return append(r.record(now), r.untilEnd(now)...)
 }
@@ -234,7 +234,7 @@ func (r *Run) untilEnd(now time.Time) []Action {
 	over := !r.Ended.IsZero() || now.Sub(r.EndsAt) >= endPatience
 	if over {
 		if r.NoticedAt.IsZero() {
-			r.find(NotNoticed, "nobody noticed by the end of its %d s", r.Spec.Seconds)
+			r.find(NotNoticed, "%s by the end of its %d s", r.byStage("nobody noticed", r.Spec.Server+" had not ejected "+r.Spec.Upstream), r.Spec.Seconds)
 		}
 		r.NextTry = time.Time{}
 		r.enter(Back, now, "its time is over")
@@ -244,7 +244,15 @@ func (r *Run) untilEnd(now time.Time) []Action {
 		return nil
 	}
 	r.NextTry = now.Add(renewEvery)
-	return []Action{{Kind: ActRenew, Server: r.Spec.Server, BootID: r.drilled().BootID, Drill: r.Spec.ID}}
+	return []Action{r.onDrill(ActRenew)}
+}
+
+// byStage is one word for a server's drill and another one for an upstream's.
+func (r *Run) byStage(server, upstream string) string {
+	if r.Spec.OfUpstream() {
+		return upstream
+	}
+	return server
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {

@@ -49,11 +49,14 @@ var stopRules = []stopRule{
 		}
 		// Without its plugin a server says nothing of the drill any more.
 		t := o.Facts.Server(r.Spec.Server)
-		gone := t != nil && t.Heard && t.State.BootID == r.drilled().BootID && !t.Has(protocol.FeatureDrill)
-		if gone && t.incompatible() != "" { // this controller is another version than the one that began
+		there := t != nil && t.Heard && t.State.BootID == r.drilled().BootID
+		if there && t.incompatible() != "" { // this controller is another version than the one that began
 			return fmt.Sprintf("nothing may be asked of %s any more: %s", t.Name, t.incompatible())
 		}
-		if gone || r.Order != nil && r.Order.End == protocol.EndRemoved {
+		switch removed := r.Order != nil && r.Order.End == protocol.EndRemoved; {
+		case r.Spec.OfUpstream() && (removed || there && !t.Has(protocol.FeatureUpstreams)):
+			return "the hedge plugin was taken out of the server's Corefile"
+		case removed || there && !t.Has(protocol.FeatureDrill):
 			return "the drill plugin was taken out of the server's Corefile"
 		}
 		return ""
@@ -78,6 +81,8 @@ var stopRules = []stopRule{
 			return r.Spec.Server + " is no longer in the fleet"
 		case !t.Heard && now.Sub(t.Since) >= serverLost:
 			return fmt.Sprintf("the control endpoint of %s has not answered for %s: %s", t.Name, now.Sub(t.Since).Round(time.Second), orNothing(t.Error))
+		case r.Spec.OfUpstream() && t.Heard && t.State.BootID == r.drilled().BootID && len(t.upstreams(r.Spec.Upstream)) == 0:
+			return fmt.Sprintf("%s is no upstream of %s any more", r.Spec.Upstream, r.Spec.Server)
 		}
 		return ""
 	}},
@@ -86,7 +91,7 @@ var stopRules = []stopRule{
 		base := r.survivors((*Meter).baseline).perQuestion()
 		now := r.survivors(func(m *Meter) tally { return m.last(retriesFor) })
 		if limit := max(retriesTimes*base, retriesAtLeast); now.questions >= minQuestions && now.perQuestion() > limit {
-			return fmt.Sprintf("clients ask the survivors %.2f times per question, above %.2f for %s: this is how an avalanche begins", now.perQuestion(), limit, retriesFor)
+			return fmt.Sprintf("clients ask %s %.2f times per question, above %.2f for %s: this is how an avalanche begins", r.byStage("the survivors", r.Spec.Server), now.perQuestion(), limit, retriesFor)
 		}
 		return ""
 	}},
@@ -97,7 +102,7 @@ var stopRules = []stopRule{
 			return "" // one slow answer of a few is no sign of anything
 		}
 		if limit := max(latencyTimes*base.quantile(0.99), latencyAtLeast); now.quantile(0.99) > limit {
-			return fmt.Sprintf("the survivors' P99 is %.0f ms, above %.0f ms for %s", now.quantile(0.99), limit, latencyFor)
+			return fmt.Sprintf("%s P99 is %.0f ms, above %.0f ms for %s", r.whose(), now.quantile(0.99), limit, latencyFor)
 		}
 		return ""
 	}},
@@ -113,6 +118,9 @@ var stopRules = []stopRule{
 		return ""
 	}},
 	{Failed, NoneHealthy, func(r *Run, o *Observation, _ time.Time) string {
+		if r.Spec.OfUpstream() {
+			return r.noUpstreamLeft(&o.Facts)
+		}
 		if len(healthyOthers(&o.Facts, r.Spec.Server)) == 0 {
 			return "no other healthy server is left"
 		}
@@ -129,6 +137,21 @@ func stopMessage(w *StopWish) string {
 		m += ": " + w.Why
 	}
 	return m
+}
+
+// whose traffic the stop rules look at.
+func (r *Run) whose() string { return r.byStage("the survivors'", r.Spec.Server+"'s") }
+
+// noUpstreamLeft: nothing is well that could answer for a zone of the one that is away.
+func (r *Run) noUpstreamLeft(f *Facts) string {
+	t := f.Server(r.Spec.Server)
+	if t == nil || !t.Heard || t.State.BootID != r.drilled().BootID {
+		return ""
+	}
+	if _, without := t.wellBeside(r.Spec.Upstream); without != "" {
+		return fmt.Sprintf("no other upstream of %s is well for zone %q", r.Spec.Server, without)
+	}
+	return ""
 }
 
 // errorsOnSurvivors compares over the whole outage, and over its last seconds:
@@ -150,8 +173,8 @@ func errorsOnSurvivors(r *Run, _ *Observation, _ time.Time) string {
 		{late, float64(late.errors_)-usual >= minErrors, "in the last " + errorsFor.String()},
 	} {
 		if t.enough && t.errorShare() > limit {
-			return fmt.Sprintf("%d of the survivors' %d answers were errors %s (%.1f %%; before: %.1f %%)",
-				t.errors_, t.answers, t.over, 100*t.errorShare(), 100*base)
+			return fmt.Sprintf("%d of %s %d answers were errors %s (%.1f %%; before: %.1f %%)",
+				t.errors_, r.whose(), t.answers, t.over, 100*t.errorShare(), 100*base)
 		}
 	}
 	return ""

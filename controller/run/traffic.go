@@ -138,11 +138,16 @@ func (t tally) traffic() Traffic {
 	}
 }
 
-// survivors adds up what f takes from each server's meter, but the drilled one's.
+// survives reports whether clients are to be answered by the server while the
+// drill is on, and as well as before: each but the drilled one, or where one of
+// its upstreams is drilled, that one, since its clients are those who would feel it.
+func (r *Run) survives(server string) bool { return (server == r.Spec.Server) == r.Spec.OfUpstream() }
+
+// survivors adds up what f takes from the meter of each server that survives.
 func (r *Run) survivors(f func(*Meter) tally) tally {
 	var sum tally
 	for name, m := range r.Traffic {
-		if name != r.Spec.Server {
+		if r.survives(name) {
 			sum.add(f(m))
 		}
 	}

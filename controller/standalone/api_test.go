@@ -66,6 +66,7 @@ func TestRoles(t *testing.T) {
 // Every bad request is a problem document that names the field, and changes nothing.
 func TestBadRequests(t *testing.T) {
 	p := newPlace(t)
+	p.cache(1)
 	r := p.start()
 	olga := r.as("olga")
 	for _, c := range []struct {
@@ -93,6 +94,16 @@ func TestBadRequests(t *testing.T) {
 		{"excluded again", drillNS1, `{"clients":["phone"],"exclude":["mobile"],"reason":"x"}`, 409, "clients", "excluded", run.NoTargets},
 		{"everybody excluded", drillNS1, `{"everyone":true,"exclude":["mobile"],"reason":"x"}`, 409, "clients", "excluded", run.NoTargets},
 		{"nobody was seen", drillNS1, `{"clients":["198.51.100.0/24"],"reason":"x"}`, 409, "clients", "none of these", run.NoTargets},
+		{"unknown upstream", drillNS2, `{"upstream":"10.0.0.9","reason":"x"}`, 409, "upstream", "it has 10.0.0.53:53, 10.0.0.54:53", run.TargetNotFound},
+		{"an upstream of a server without hedge", drillNS1, `{"upstream":"10.0.0.53","reason":"x"}`, 409, "upstream", `has no "hedge"`, run.TargetNotFound},
+		{"an upstream of an unknown server", "/api/v1/servers/ns9/drill", `{"upstream":"10.0.0.53","reason":"x"}`, 409, "server", "ns1, ns2", run.TargetNotFound},
+		{"an upstream that is none", drillNS2, `{"upstream":"nobody","reason":"x"}`, 409, "upstream", "IP:PORT", run.OutOfBounds},
+		{"no upstream", drillNS2, `{"stage":"upstream","reason":"x"}`, 409, "upstream", "no upstream is named", run.OutOfBounds},
+		{"an upstream of a server's drill", drillNS2, `{"stage":"server","everyone":true,"upstream":"10.0.0.53","reason":"x"}`, 409, "upstream", `write "upstream"`, run.OutOfBounds},
+		{"a server's mode for an upstream", drillNS2, `{"upstream":"10.0.0.53","mode":"drop","reason":"x"}`, 409, "mode", `"blackhole" or "down"`, run.OutOfBounds},
+		{"readiness of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","readiness":"fail","reason":"x"}`, 409, "readiness", "leave readiness out", run.OutOfBounds},
+		{"clients of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","clients":["192.0.2.7"],"reason":"x"}`, 409, "clients", "every client", run.OutOfBounds},
+		{"exclusions of an upstream's drill", drillNS2, `{"upstream":"10.0.0.53","exclude":["192.0.2.7"],"reason":"x"}`, 409, "exclude", "every client", run.OutOfBounds},
 		{"malformed prefix", drillNS1, `{"clients":["192.0.2.7","192.0.2.0/33"],"reason":"x"}`, 400, "clients[1]", "192.0.2.0/33", ""},
 		{"ambiguous prefix", drillNS1, `{"clients":["192.0.2.7/24"],"reason":"x"}`, 400, "clients[0]", "did you mean 192.0.2.0/24?", ""},
 		{"unknown client", drillNS1, `{"clients":["phome"],"reason":"x"}`, 400, "clients[0]", `did you mean "phone"?`, ""},

@@ -13,6 +13,7 @@ import (
 
 	"firebreakdns.io/firebreak/controller/fleet"
 	"firebreakdns.io/firebreak/controller/run"
+	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/steady"
 )
 
@@ -304,7 +305,10 @@ func (c *Controller) others(id string, f *run.Facts) []run.Other {
 	}
 	for i := range f.Servers {
 		s := &f.Servers[i]
-		if d := s.State.Drill; d != nil && !known[d.ID] {
+		for _, d := range []*protocol.DrillState{s.State.Drill, run.AsDrill(s.State.Outage)} {
+			if d == nil || known[d.ID] {
+				continue
+			}
 			known[d.ID] = true
 			o := run.Other{ID: d.ID, Fleet: d.Fleet, Server: s.Name}
 			if d.Ended != nil {

@@ -122,7 +122,7 @@ func (c *Controller) getDrills(w http.ResponseWriter, r *http.Request, _ who) er
 		}
 		out.Drills = append(out.Drills, view.DrillRow{
 			ID: report.ID, Server: report.Server, Phase: report.Phase, Outcome: report.Outcome, Reason: report.Reason,
-			Mode: report.Spec.Mode, Seconds: report.Spec.Seconds, Verdicts: report.Verdicts, Coverage: report.Coverage, Lost: report.Lost,
+			Upstream: report.Spec.Upstream, Mode: report.Spec.Mode, Seconds: report.Spec.Seconds, Verdicts: report.Verdicts, Coverage: report.Coverage, Lost: report.Lost,
 			By: report.Spec.By, Schedule: report.Spec.Schedule, Requested: report.Spec.Requested, Unsaved: report.Unsaved,
 		})
 	}
@@ -198,6 +198,7 @@ func (c *Controller) getServers(w http.ResponseWriter, r *http.Request, _ who) e
 		row := view.Server{
 			Name: s.Name, Control: f.Config().Servers[i].Control, Heard: s.Heard, Error: s.Error, Version: s.State.Version,
 			BootID: s.State.BootID, Features: s.State.Features, Ready: s.Ready, OffsetMs: s.OffsetMs, OffsetErr: s.OffsetErr, Drill: s.State.Drill,
+			Upstreams: s.State.Upstreams, Outage: s.State.Outage,
 			LastAnswer: known(s.LastAnswer), LastProbe: known(s.LastProbe),
 		}
 		if row.Error == "" && s.ProbeError != "" && (s.State.Drill == nil || s.State.Drill.Ended != nil) {

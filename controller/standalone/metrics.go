@@ -90,6 +90,7 @@ func lastRun(gauge func(*prometheus.Desc, float64, ...string), name string, r *r
 		at = *r.Ended
 	}
 	gauge(desc("drill_last_run_timestamp_seconds", "When the outage of the last run ended.", "fleet", "server", "outcome"), unixSeconds(at), name, r.Server, string(r.Outcome))
+	gauge(desc("drill_last_run_info", "What the last run took away: the server itself, or an upstream of it; always 1.", "fleet", "server", "stage", "upstream"), 1, name, r.Server, string(r.Spec.Stage), r.Spec.Upstream)
 	for verdict, n := range map[run.Verdict]int{run.Followed: r.Verdicts.Followed, run.Stuck: r.Verdicts.Stuck, run.Quiet: r.Verdicts.Quiet, run.Elsewhere: r.Verdicts.Elsewhere, run.Unknown: r.Verdicts.Unknown} {
 		gauge(desc("drill_last_run_clients", "Clients of the last run by verdict.", "fleet", "verdict"), float64(n), name, string(verdict))
 	}

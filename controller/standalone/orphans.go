@@ -16,6 +16,7 @@ const orphanFor = 20 * time.Minute
 type orphan struct {
 	server, boot, drill string
 	kind                run.ActionKind
+	upstream            string // of the server, where that is what was taken away
 }
 
 // endOrphans ends on every server what belongs to runs whose file could not be
@@ -36,10 +37,13 @@ func (c *Controller) endOrphans(ctx context.Context) {
 			continue
 		}
 		if d := s.State.Drill; d != nil && d.Ended == nil && slices.Contains(c.orphans, d.ID) {
-			c.endOrphan(ctx, orphan{s.Name, s.State.BootID, d.ID, run.ActEnd})
+			c.endOrphan(ctx, orphan{s.Name, s.State.BootID, d.ID, run.ActEnd, ""})
+		}
+		if o := s.State.Outage; o != nil && o.Ended == nil && slices.Contains(c.orphans, o.ID) {
+			c.endOrphan(ctx, orphan{s.Name, s.State.BootID, o.ID, run.ActEnd, o.Address})
 		}
 		if r := s.State.Recording; r != nil && !r.Frozen && slices.Contains(c.orphans, r.Drill) {
-			c.endOrphan(ctx, orphan{s.Name, s.State.BootID, r.Drill, run.ActUnrecord})
+			c.endOrphan(ctx, orphan{s.Name, s.State.BootID, r.Drill, run.ActUnrecord, ""})
 		}
 	}
 }
@@ -52,7 +56,7 @@ func (c *Controller) endOrphan(ctx context.Context, o orphan) {
 	if tried && before == "" {
 		return
 	}
-	r := c.current().Do(ctx, run.Action{Kind: o.kind, Server: o.server, BootID: o.boot, Drill: o.drill})
+	r := c.current().Do(ctx, run.Action{Kind: o.kind, Server: o.server, BootID: o.boot, Drill: o.drill, Upstream: o.upstream})
 	c.orphansEnded[o] = r.Error
 	switch {
 	case r.Error == "":

@@ -65,7 +65,11 @@ func (r *reads) want(ctx context.Context, n run.Needs, now time.Time) {
 		for _, m := range r.spec.Monitors {
 			r.begin("monitor "+m.Name+" "+m.Type, now, maxLookups, func() {
 				l := run.Lookup{Name: m.Name, At: r.c.now()}
-				if err := f.Config().Lookup(ctx, m); err != nil {
+				only := ""
+				if r.spec.OfUpstream() {
+					only = r.spec.Server
+				}
+				if err := f.Config().Lookup(ctx, m, only); err != nil {
 					l.Error = err.Error()
 				}
 				if ctx.Err() == nil {

@@ -101,25 +101,20 @@ func jsonKind(t reflect.Type) string {
 // specOf is what a request asks for, with defaults where it says nothing.
 func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 	s := run.Spec{
-		Server: server, Stage: q.Stage, Mode: q.Mode, Seconds: q.DurationSeconds, Readiness: q.Readiness,
+		Server: server, Stage: q.Stage, Upstream: q.Upstream, Mode: q.Mode, Seconds: q.DurationSeconds, Readiness: q.Readiness,
 		Everyone: q.Everyone, Clients: q.Clients, Exclude: q.Exclude, Reason: q.Reason, By: by, Terminal: q.Terminal,
 		Limits: run.DefaultLimits,
 	}
 	if q.Limits != nil {
 		s.Limits = *q.Limits
 	}
-	if s.Stage == "" {
-		s.Stage = run.StageServer
-	}
-	if s.Mode == "" {
-		s.Mode = protocol.ModeDrop
+	if s.Stage == "" && s.Upstream != "" {
+		s.Stage = run.StageUpstream
 	}
 	if s.Seconds == 0 {
 		s.Seconds = protocol.DefaultDrillSeconds
 	}
-	if s.Readiness == "" {
-		s.Readiness = protocol.ReadinessFail
-	}
+	s = s.WithDefaults()
 	const most = 1000
 	for _, l := range []struct {
 		field string
@@ -143,7 +138,7 @@ func specOf(server string, q view.DrillRequest, by string) (run.Spec, error) {
 }
 
 // fieldOf is the request's field that a refusal is about, where it is about one.
-func fieldOf(reason run.Reason, s run.Spec) string {
+func fieldOf(reason run.Reason, s run.Spec, f *run.Facts) string {
 	switch reason {
 	case run.OutOfBounds:
 		if e := s.Bounds(); e != nil {
@@ -152,8 +147,14 @@ func fieldOf(reason run.Reason, s run.Spec) string {
 	case run.ReasonMissing:
 		return "reason"
 	case run.TargetNotFound:
+		if f.Server(s.Server) != nil {
+			return "upstream"
+		}
 		return "server"
 	case run.NoTargets:
+		if s.OfUpstream() {
+			return "upstream"
+		}
 		return "clients"
 	}
 	return ""

@@ -124,13 +124,13 @@ func (c *Controller) start(ctx context.Context, spec run.Spec) (*drive, error) {
 	}
 	checks := run.Guards(spec, facts)
 	if no := run.FirstRefusal(checks); no != nil {
-		return nil, &refusal{checks: checks, first: *no, field: fieldOf(no.Reason, spec)}
+		return nil, &refusal{checks: checks, first: *no, field: fieldOf(no.Reason, spec, &facts)}
 	}
 	r := run.New(spec, c.now())
 	if err := c.store.save(&r); err != nil {
 		return nil, cannotWrite(checks, err)
 	}
-	c.audit.Info("start", "by", spec.By, "run", spec.ID, "server", spec.Server, "mode", spec.Mode, "seconds", spec.Seconds,
+	c.audit.Info("start", "by", spec.By, "run", spec.ID, "server", spec.Server, "upstream", spec.Upstream, "mode", spec.Mode, "seconds", spec.Seconds,
 		"everyone", spec.Everyone, "clients", spec.Clients, "exclude", spec.Exclude, "reason", spec.Reason)
 	return c.drive(r, false), nil
 }

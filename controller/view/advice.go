@@ -41,7 +41,7 @@ func Advice(r run.Reason) string {
 	case run.OutsideWindow:
 		return "Start it inside the fleet's window, early enough to finish in it, or make it shorter."
 	case run.TargetNotFound:
-		return "Run `firebreak servers` for the names of the fleet's servers."
+		return "Run `firebreak servers` for the names of the fleet's servers, with -o wide also for their upstreams."
 	case run.TargetTooOld:
 		return "Upgrade that server to a version that can drill, with the clients, drill and control directives in its Corefile."
 	case run.TargetBusy:

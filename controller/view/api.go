@@ -36,8 +36,9 @@ type RefusedProblem struct {
 // DrillRequest asks for a drill, or for its plan. What is left out has the
 // default said in docs/api.md.
 type DrillRequest struct {
-	Stage           run.Stage          `json:"stage,omitempty"`           // server
-	Mode            protocol.DrillMode `json:"mode,omitempty"`            // drop
+	Stage           run.Stage          `json:"stage,omitempty"`           // server; upstream where Upstream is given
+	Upstream        string             `json:"upstream,omitempty"`        // of the server: IP or IP:PORT
+	Mode            protocol.DrillMode `json:"mode,omitempty"`            // drop; of an upstream blackhole
 	DurationSeconds int                `json:"durationSeconds,omitempty"` // 60
 	Readiness       protocol.Readiness `json:"readiness,omitempty"`       // fail
 	Everyone        bool               `json:"everyone,omitempty"`        // else Clients must name somebody
@@ -78,6 +79,9 @@ type Server struct {
 	LastAnswer *time.Time           `json:"lastAnswer,omitempty"`
 	LastProbe  *time.Time           `json:"lastProbe,omitempty"`
 	Drill      *protocol.DrillState `json:"drill,omitempty"`
+	// Upstreams that it asks, and the outage of one of them, where it has hedge.
+	Upstreams []protocol.UpstreamState `json:"upstreams,omitempty"`
+	Outage    *protocol.OutageState    `json:"outage,omitempty"`
 }
 
 // DrillList is a page of runs, newest first.
@@ -93,6 +97,7 @@ type DrillRow struct {
 	Phase     run.Phase          `json:"phase"`
 	Outcome   run.Outcome        `json:"outcome"`
 	Reason    run.Reason         `json:"reason"`
+	Upstream  string             `json:"upstream,omitempty"` // that was drilled, of the server
 	Mode      protocol.DrillMode `json:"mode"`
 	Seconds   int                `json:"durationSeconds"`
 	Verdicts  run.Verdicts       `json:"verdicts"`

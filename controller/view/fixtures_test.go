@@ -77,6 +77,23 @@ func passed() *run.Report {
 	return r
 }
 
+// upstream is a drill of a cache's upstream that went well.
+func upstream() *run.Report {
+	s := fixtureSpec()
+	s.Stage, s.Upstream, s.Mode, s.Readiness, s.Exclude = run.StageUpstream, "10.0.0.53:53", run.ModeBlackhole, "", nil
+	before := run.Traffic{Seconds: 30, Queries: 3000, Answers: 2999, Errors: 3, ErrorShare: 3.0 / 2999, RetriesPerQuestion: 1, P50Ms: 0.2, P99Ms: 5}
+	during := run.Traffic{Seconds: 60, Queries: 6100, Answers: 6100, Errors: 6, ErrorShare: 6.0 / 6100, RetriesPerQuestion: 1.01, P50Ms: 0.2, P99Ms: 15}
+	return &run.Report{Schema: run.SchemaVersion, ID: s.ID, Fleet: s.Fleet, Server: s.Server, Phase: run.Done, Outcome: run.Passed, Reason: run.FailoverWorked,
+		Message: "ns1 ejected 10.0.0.53:53 after 0.8 s; of the 6100 answers to its clients meanwhile 6 were errors", Spec: s, Drilled: 31,
+		TimeToNoticeSeconds: ptr(0.81), TimeToMoveSeconds: ptr(0.9), HeldSeconds: ptr(59.1), BackSeconds: ptr(4.2), Started: ptr(start), Ended: ptr(after(60)),
+		Timeline: []run.Event{{At: after(0), What: "ns1 took the order (blackhole 10.0.0.53:53)"}, {At: after(0.81), What: "ns1 ejected 10.0.0.53:53 for zone \".\" (silent)"}},
+		Baseline: &before, During: &during, Survivors: []run.ServerReport{{Name: "ns1", Baseline: before, During: during}},
+		Upstreams: []run.UpstreamReport{
+			{Address: "10.0.0.53:53", Zone: ".", Role: run.RoleDrilled, Before: 14.6, During: 0.3, Asked: 19, Ejected: "silent"},
+			{Address: "10.0.0.54:53", Zone: ".", Role: run.RoleOther, Before: 15.2, During: 30.1, Asked: 1806}},
+		Amended: true, Versions: map[string]string{"controller": "0.9.0", "ns1": "0.9.0"}}
+}
+
 // refused never began.
 func refused() *run.Report {
 	s := fixtureSpec()
@@ -120,5 +137,12 @@ func plan(allowed bool) *run.Plan {
 	if !allowed {
 		p.Checks[1].Message = "no other server is ready and has answered in the last 5 minutes"
 	}
+	return p
+}
+
+func planOfUpstream() *run.Plan {
+	p := plan(true)
+	p.Spec = upstream().Spec
+	p.Warnings, p.Steps = nil, []string{"ns1 sends nothing more to 10.0.0.53:53, 60 s"}
 	return p
 }

@@ -15,6 +15,7 @@ func serverTable(l *ServerList, now time.Time) Table {
 		{Field: "version", Head: "VERSION"},
 		{Field: "offsetMs", Head: "CLOCK", Right: true, Wide: true}, {Field: "control", Head: "CONTROL", Wide: true},
 		{Field: "lastProbe", Head: "LAST PROBE", Right: true, Wide: true}, {Field: "features", Head: "FEATURES", Wide: true},
+		{Field: "upstreams", Head: "UPSTREAMS", Wide: true},
 		{Field: "error", Head: "ERROR"},
 	}}
 	for _, s := range l.Servers {
@@ -32,6 +33,8 @@ func serverTable(l *ServerList, now time.Time) Table {
 		drill := toned(unknown, Dim)
 		if s.Drill != nil && s.Drill.Ended == nil {
 			drill = toned(s.Drill.ID, Warn)
+		} else if s.Outage != nil && s.Outage.Ended == nil {
+			drill = toned(s.Outage.ID, Warn)
 		}
 		last := func(at *time.Time) Value {
 			if at == nil {
@@ -42,7 +45,7 @@ func serverTable(l *ServerList, now time.Time) Table {
 		t.Rows = append(t.Rows, []Value{
 			plain(s.Name), heard, ready, plain(strings.Join(s.DNS, ",")), last(s.LastAnswer), drill, plain(orUnknown(s.Version)),
 			plain(fmt.Sprintf("%+d ±%d ms", s.OffsetMs, s.OffsetErr)), plain(s.Control), last(s.LastProbe),
-			plain(orUnknown(strings.Join(s.Features, ","))), toned(s.Error, Bad),
+			plain(orUnknown(strings.Join(s.Features, ","))), upstreamsWord(s.Upstreams), toned(s.Error, Bad),
 		})
 	}
 	return t
@@ -54,7 +57,7 @@ func drillTable(l *DrillList, in *time.Location) Table {
 		{Field: "coverage", Head: "COVERAGE", Right: true}, {Field: "verdicts.followed", Head: "FOLLOWED", Right: true},
 		{Field: "verdicts.stuck", Head: "STUCK", Right: true}, {Field: "verdicts.quiet", Head: "QUIET", Right: true, Wide: true},
 		{Field: "verdicts.elsewhere", Head: "ELSEWHERE", Right: true, Wide: true}, {Field: "verdicts.unknown", Head: "UNKNOWN", Right: true, Wide: true},
-		{Field: "lost", Head: "LOST", Right: true}, {Field: "mode", Head: "MODE", Wide: true}, {Field: "durationSeconds", Head: "FOR", Right: true, Wide: true},
+		{Field: "lost", Head: "LOST", Right: true}, {Field: "upstream", Head: "UPSTREAM", Wide: true}, {Field: "mode", Head: "MODE", Wide: true}, {Field: "durationSeconds", Head: "FOR", Right: true, Wide: true},
 		{Field: "by", Head: "BY"}, {Field: "requested", Head: "REQUESTED"},
 	}}
 	for _, d := range l.Drills {
@@ -65,7 +68,7 @@ func drillTable(l *DrillList, in *time.Location) Table {
 		t.Rows = append(t.Rows, []Value{
 			plain(d.ID), plain(d.Server), toned(outcomeWord(d.Outcome, d.Phase), outcomeTone(d.Outcome)), plain(orUnknown(string(d.Reason))),
 			plain(maybeShare(d.Coverage)), plain(count(d.Verdicts.Followed)), stuck, plain(count(d.Verdicts.Quiet)),
-			plain(count(d.Verdicts.Elsewhere)), plain(count(d.Verdicts.Unknown)), plain(estimate(d.Lost, false)), plain(string(d.Mode)),
+			plain(count(d.Verdicts.Elsewhere)), plain(count(d.Verdicts.Unknown)), plain(estimate(d.Lost, false)), plain(orUnknown(d.Upstream)), plain(string(d.Mode)),
 			plain(fmt.Sprintf("%d s", d.Seconds)), plain(orUnknown(d.By)), plain(moment(d.Requested, in)),
 		})
 	}

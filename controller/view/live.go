@@ -39,6 +39,16 @@ func meaning(p run.Phase) string {
 	return ""
 }
 
+// meaningOf is that of the run's phase, for what it drills.
+func meaningOf(r *run.Report) string {
+	if r.Spec.OfUpstream() {
+		if m := meaningUpstream(r.Phase); m != "" {
+			return m
+		}
+	}
+	return meaning(r.Phase)
+}
+
 // Progress says how far the present phase is: its share, and the seconds it
 // has left; known only of those whose end is set.
 func progress(r *run.Report, now time.Time) (done float64, left time.Duration, ok bool) {
@@ -84,6 +94,9 @@ func Live(r *run.Report, width, height int, s Style) []string {
 	line := fmt.Sprintf("drilled %s   lost %s   noticed after %s   moved after %s", figures...)
 	if utf8.RuneCountInString(line) > width {
 		line = fmt.Sprintf("drilled %s  lost %s  noticed %s  moved %s", figures...)
+	}
+	if r.Spec.OfUpstream() {
+		line = liveUpstream(r)
 	}
 	p.line("%s", short(line, width))
 	lines := strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
@@ -178,13 +191,13 @@ func phaseLine(p *paper, at run.Phase, width int) string {
 func countdown(p *paper, r *run.Report, now time.Time, width int) []string {
 	done, left, ok := progress(r, now)
 	if !ok {
-		return []string{short(meaning(r.Phase), width)}
+		return []string{short(meaningOf(r), width)}
 	}
 	const bar = 24
 	full := int(done * bar)
 	togo := fmt.Sprintf(" %2.0f s to go", left.Seconds())
 	if width < bar+utf8.RuneCountInString(togo) {
-		return []string{short(strings.TrimSpace(togo)+": "+meaning(r.Phase), width)}
+		return []string{short(strings.TrimSpace(togo)+": "+meaningOf(r), width)}
 	}
 	tone := Dim
 	if r.Phase == run.Out || r.Phase == run.Noticed || r.Phase == run.Held {
@@ -220,17 +233,24 @@ func Changes(before, r *run.Report, s Style) []string {
 	var lines []string
 	say := func(t time.Time, v Value) { lines = append(lines, at(t)+"  "+p.paint(v)) }
 
-	seen := 0
+	// Some of what happened is learnt after what came later, and stands before it.
+	told := map[string]int{}
 	was := map[string]run.Verdict{}
 	if before == nil {
 		lines = append(lines, p.paint(toned("drill "+r.ID+": "+what(r), Strong)))
 	} else {
-		seen = min(len(before.Timeline), len(r.Timeline))
+		for _, e := range before.Timeline {
+			told[e.What]++
+		}
 		for _, c := range before.Clients {
 			was[c.Address] = c.Verdict
 		}
 	}
-	for _, e := range r.Timeline[seen:] {
+	for _, e := range r.Timeline {
+		if told[e.What] > 0 {
+			told[e.What]--
+			continue
+		}
 		say(e.At, plain(e.What))
 	}
 	for _, c := range sorted(r.Clients) {

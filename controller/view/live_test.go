@@ -12,7 +12,7 @@ import (
 // TestLiveFits holds a frame to the terminal it is for: a longer line would
 // wrap and the next frame be drawn over the wrong ones.
 func TestLiveFits(t *testing.T) {
-	for _, r := range []*run.Report{running(), failed(), refused(), hostile()} {
+	for _, r := range []*run.Report{running(), failed(), refused(), hostile(), upstream(), losingUpstream()} {
 		for _, width := range []int{20, 40, 80, 200} {
 			for _, height := range []int{5, 10, 24} {
 				lines := Live(r, width, height, Style{Now: after(12)})
@@ -28,6 +28,23 @@ func TestLiveFits(t *testing.T) {
 		}
 	}
 	compare(t, "running.live", []byte(strings.Join(Live(running(), 100, 24, Style{Now: after(12)}), "\n")+"\n"))
+}
+
+// losingUpstream is a drill of an upstream in the middle of its outage.
+func losingUpstream() *run.Report {
+	r := upstream()
+	r.Phase, r.Outcome, r.Reason, r.Message, r.Ended = run.Noticed, "", "", "", nil
+	return r
+}
+
+// What is learnt late stands in the timeline before what was told already.
+func TestChangesSayWhatIsLearntLate(t *testing.T) {
+	before, now := losingUpstream(), losingUpstream()
+	now.Timeline = []run.Event{before.Timeline[0], {At: after(0.5), What: "learnt late"}, before.Timeline[1]}
+	lines := strings.Join(Changes(before, now, Style{Now: after(12)}), "\n")
+	if !strings.Contains(lines, "learnt late") || strings.Contains(lines, "ejected") || strings.Contains(lines, "took the order") {
+		t.Error(lines)
+	}
 }
 
 // TestChangesSayEachThingOnce follows a run from its start to its end.

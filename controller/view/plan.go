@@ -12,17 +12,19 @@ import (
 
 // planView is a plan in words.
 type planView struct {
-	Outcome   Value
-	Server    string
-	Fleet     string
-	What      string
-	Checks    Table
-	Refusals  []finding
-	Targets   Table
-	Missing   int
-	Warnings  []run.Warning
-	Steps     []string
-	Shortened []string
+	Outcome  Value
+	Server   string
+	Fleet    string
+	What     string
+	Checks   Table
+	Refusals []finding
+	Targets  Table
+	// TargetsHead is the heading of that table.
+	TargetsHead string
+	Missing     int
+	Warnings    []run.Warning
+	Steps       []string
+	Shortened   []string
 }
 
 func viewPlan(p *run.Plan, now time.Time) planView {
@@ -30,14 +32,17 @@ func viewPlan(p *run.Plan, now time.Time) planView {
 		Outcome: toned("allowed", Good), Server: clean(p.Server), Fleet: clean(p.Fleet), What: clean(planWhat(p)),
 		Targets: targetTable(p.Targets, now), Missing: max(p.TargetsTotal-len(p.Targets), 0),
 		Warnings: p.Warnings, Steps: cleaned(p.Steps), Shortened: cleaned(p.Shortened),
-		Checks: checkTable(p.Checks),
+		Checks: checkTable(p.Checks), TargetsHead: "Clients that would be drilled",
+	}
+	if p.Spec.OfUpstream() {
+		v.TargetsHead = "Clients that are not to notice"
 	}
 	if !p.Allowed {
 		v.Outcome = toned("refused", Bad)
 	}
 	for _, c := range p.Checks {
 		if !c.Passed && !c.Ignored {
-			v.Refusals = append(v.Refusals, newFinding(c.Reason, c.Message))
+			v.Refusals = append(v.Refusals, newFinding(c.Reason, c.Message, p.Spec))
 		}
 	}
 	return v
@@ -61,6 +66,9 @@ func checkTable(checks []run.Check) Table {
 
 // planWhat says in a sentence what the drill would do.
 func planWhat(p *run.Plan) string {
+	if p.Spec.OfUpstream() {
+		return planUpstream(p)
+	}
 	return fmt.Sprintf("%s would %s the queries of %s for %d s: %s seen in the last hour.", p.Server,
 		pick(p.Spec.Mode == protocol.ModeRefused, "refuse", "drop"),
 		whom(p.Spec.Everyone, p.Spec.Clients, p.Spec.Exclude), p.Spec.Seconds, many(max(p.TargetsTotal, len(p.Targets)), "client"))
@@ -92,7 +100,7 @@ func planText(p *paper, v planView) {
 		p.head("Know before you start")
 		warnings(p, v.Warnings)
 	}
-	p.head("Clients that would be drilled")
+	p.head(v.TargetsHead)
 	if len(v.Targets.Rows) == 0 {
 		p.line("  none seen in the last hour")
 	} else {
@@ -169,7 +177,7 @@ func Refused(checks []run.Check, s Style) string {
 	var all []finding
 	for _, c := range checks {
 		if !c.Passed {
-			all = append(all, newFinding(c.Reason, c.Message))
+			all = append(all, newFinding(c.Reason, c.Message, run.Spec{}))
 		}
 	}
 	findings(out, all)

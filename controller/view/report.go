@@ -28,12 +28,17 @@ type reportView struct {
 	Clients  Table
 	Missing  int // clients that are on another page
 	Survivor Table
-	Monitors Table
-	Unheard  Table
-	Timeline Table
-	Checks   Table
-	Versions []Pair
-	Spec     []Pair
+	// SurvivorHead is the heading of that table.
+	SurvivorHead string
+	// OfUpstream says that an upstream was drilled: then there are no verdicts.
+	OfUpstream bool
+	Upstreams  Table
+	Monitors   Table
+	Unheard    Table
+	Timeline   Table
+	Checks     Table
+	Versions   []Pair
+	Spec       []Pair
 	// Shortened waits and ignored checks, as the report has them.
 	Shortened []string
 }
@@ -52,8 +57,18 @@ type finding struct {
 	Reason, Message, Next string
 }
 
-func newFinding(r run.Reason, message string) finding {
-	return finding{clean(string(r)), clean(message), Advice(r)}
+func newFinding(r run.Reason, message string, s run.Spec) finding {
+	return finding{clean(string(r)), clean(message), advice(r, s)}
+}
+
+// advice is what to do about a reason, in a drill of that kind.
+func advice(r run.Reason, s run.Spec) string {
+	if s.OfUpstream() {
+		if a := adviceUpstream(r); a != "" {
+			return a
+		}
+	}
+	return Advice(r)
 }
 
 // verdictOrder is the order in which people want to know.
@@ -120,13 +135,20 @@ func viewReport(r *run.Report, in *time.Location) reportView {
 		Versions:  versions(r),
 		Spec:      spec(r),
 		Shortened: cleaned(r.Shortened),
+
+		SurvivorHead: "The other servers, before and during",
+		OfUpstream:   r.Spec.OfUpstream(),
+		Upstreams:    upstreamTable(r),
+	}
+	if v.OfUpstream {
+		v.SurvivorHead = "What its clients had, before and during"
 	}
 	for _, f := range r.Findings {
-		v.Findings = append(v.Findings, newFinding(f.Reason, f.Message))
+		v.Findings = append(v.Findings, newFinding(f.Reason, f.Message, r.Spec))
 	}
 	// A finding already says what to do about the reason that it is.
 	if !slices.ContainsFunc(r.Findings, func(f run.Finding) bool { return f.Reason == r.Reason }) {
-		v.Next = Advice(r.Reason)
+		v.Next = advice(r.Reason, r.Spec)
 	}
 	return v
 }
@@ -139,6 +161,9 @@ func what(r *run.Report) string {
 		if took := r.Ended.Sub(*r.Started).Seconds(); took < float64(r.Spec.Seconds)-0.5 {
 			length = fmt.Sprintf("for %s of the %d s asked for", seconds(took), r.Spec.Seconds)
 		}
+	}
+	if r.Spec.OfUpstream() {
+		return whatUpstream(r, length)
 	}
 	refused := r.Spec.Mode == protocol.ModeRefused
 	switch {
@@ -195,6 +220,9 @@ func about(r *run.Report, in *time.Location) []Pair {
 		{Field: "server", Label: "Server", Value: plain(r.Server)},
 		{Field: "spec.by", Label: "Asked by", Value: plain(orUnknown(r.Spec.By))},
 	}
+	if r.Spec.OfUpstream() {
+		pairs = slices.Insert(pairs, 2, Pair{Field: "spec.upstream", Label: "Upstream", Value: plain(r.Spec.Upstream)})
+	}
 	if r.Spec.Reason != "" {
 		pairs = append(pairs, Pair{Field: "spec.reason", Label: "Because", Value: plain(r.Spec.Reason)})
 	}
@@ -205,6 +233,9 @@ func about(r *run.Report, in *time.Location) []Pair {
 }
 
 func figures(r *run.Report) []Pair {
+	if r.Spec.OfUpstream() {
+		return upstreamFigures(r)
+	}
 	coverage := Pair{Field: "coverage", Label: "Coverage", Value: plain(maybeShare(r.Coverage)),
 		Note: fmt.Sprintf("%s followed, %s stuck", count(r.Verdicts.Followed), count(r.Verdicts.Stuck))}
 	switch {
@@ -338,8 +369,10 @@ func survivorTable(r *run.Report) Table {
 			plain(share(x.ErrorShare)), plain(fmt.Sprintf("%.2f", x.RetriesPerQuestion)), plain(millis(x.P50Ms)), plain(millis(x.P99Ms)),
 		})
 	}
-	add("all survivors", "before", r.Baseline)
-	add("all survivors", "during", r.During)
+	if !r.Spec.OfUpstream() { // there it is one server
+		add("all survivors", "before", r.Baseline)
+		add("all survivors", "during", r.During)
+	}
 	for _, s := range r.Survivors {
 		add(s.Name, "before", &s.Baseline)
 		add(s.Name, "during", &s.During)
@@ -402,8 +435,11 @@ func versions(r *run.Report) []Pair {
 // spec is what was asked for.
 func spec(r *run.Report) []Pair {
 	s := r.Spec
-	pairs := []Pair{
-		{Field: "spec.stage", Label: "Stage", Value: plain(orUnknown(string(s.Stage)))},
+	pairs := []Pair{{Field: "spec.stage", Label: "Stage", Value: plain(orUnknown(string(s.Stage)))}}
+	if s.OfUpstream() {
+		pairs = append(pairs, Pair{Field: "spec.upstream", Label: "Upstream", Value: plain(s.Upstream)})
+	}
+	pairs = append(pairs, []Pair{
 		{Field: "spec.mode", Label: "Mode", Value: plain(orUnknown(string(s.Mode)))},
 		{Field: "spec.durationSeconds", Label: "Duration", Value: plain(fmt.Sprintf("%d s", s.Seconds))},
 		{Field: "spec.readiness", Label: "Readiness", Value: plain(orUnknown(string(s.Readiness)))},
@@ -412,7 +448,7 @@ func spec(r *run.Report) []Pair {
 		{Field: "spec.limits.stuck", Label: "Stuck clients allowed", Value: plain(count(s.Limits.Stuck))},
 		{Field: "spec.limits.errorPoints", Label: "Extra errors allowed", Value: plain(fmt.Sprintf("%g points", s.Limits.ErrorPoints))},
 		{Field: "spec.limits.expectSeconds", Label: "Expected within", Value: plain(fmt.Sprintf("%d s", s.Limits.ExpectSeconds))},
-	}
+	}...)
 	if s.Schedule != "" {
 		pairs = append(pairs, Pair{Field: "spec.schedule", Label: "Schedule", Value: plain(s.Schedule)})
 	}

@@ -27,11 +27,18 @@ func reportText(p *paper, v reportView, wide bool) {
 		findings(p, v.Findings)
 	}
 
-	p.head("Clients: " + v.Counted)
-	if len(v.Clients.Rows) == 0 {
-		p.line("  none")
+	if v.OfUpstream {
+		if len(v.Upstreams.Rows) > 0 {
+			p.head("Upstreams, before and during")
+			p.table(v.Upstreams, "  ")
+		}
 	} else {
-		p.table(v.Clients, "  ")
+		p.head("Clients: " + v.Counted)
+		if len(v.Clients.Rows) == 0 {
+			p.line("  none")
+		} else {
+			p.table(v.Clients, "  ")
+		}
 	}
 	if v.Missing > 0 {
 		p.line("  … and %s more: -o json has them all", count(v.Missing))
@@ -43,7 +50,7 @@ func reportText(p *paper, v reportView, wide bool) {
 	}
 
 	if len(v.Survivor.Rows) > 0 {
-		p.head("The other servers, before and during")
+		p.head(v.SurvivorHead)
 		t := v.Survivor
 		if !wide {
 			t = t.narrow()

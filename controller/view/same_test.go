@@ -21,7 +21,7 @@ import (
 // TestSame reads back what people see, in the table and on the page, and holds
 // every field of it to the JSON.
 func TestSame(t *testing.T) {
-	for name, r := range map[string]*run.Report{"failed": failed(), "passed": passed(), "refused": refused(), "running": running()} {
+	for name, r := range map[string]*run.Report{"failed": failed(), "passed": passed(), "refused": refused(), "running": running(), "upstream": upstream()} {
 		t.Run(name, func(t *testing.T) { same(t, r) })
 	}
 	t.Run("generated", func(t *testing.T) {
@@ -64,11 +64,22 @@ func same(t fataler, r *run.Report) {
 		if why, _ := j["unsaved"].(string); !strings.Contains(squeeze(s.all), squeeze(why)) || strings.Contains(squeeze(s.all), "diskyet") != (why != "") {
 			t.Fatalf("%s: unsaved %q", where, why)
 		}
-		for label, field := range map[string]string{
+		labels := map[string]string{
 			"Coverage": "coverage", "Lost": "lost", "Drilled": "drilled", "Noticed after": "timeToNoticeSeconds", "Moved after": "timeToMoveSeconds",
 			"Balancer switch": "balancerSwitchSeconds", "Held": "heldSeconds", "Back after": "backSeconds", "Fleet": "fleet", "Server": "server",
 			"Out from": "started", "Out until": "ended", "Clocks agree within": "clockErrorMs",
-		} {
+		}
+		if r.Spec.OfUpstream() {
+			for _, label := range []string{"Coverage", "Lost", "Drilled", "Balancer switch"} {
+				delete(labels, label)
+			}
+			labels["Taken"] = "drilled"
+			d, _ := j["during"].(map[string]any)
+			check("during.errorShare", s.pairs["Errors"], d["errorShare"])
+			check("during.p99Ms", s.pairs["P99"], d["p99Ms"])
+			check("spec.upstream", s.pairs["Upstream"], j["spec"].(map[string]any)["upstream"])
+		}
+		for label, field := range labels {
 			text, ok := s.pairs[label]
 			if !ok {
 				t.Fatalf("%s: %s is not shown", where, label)
@@ -83,6 +94,7 @@ func same(t fataler, r *run.Report) {
 			check("verdicts."+verdict, shown, n)
 		}
 		rows(t, s, "clients", j["clients"], []string{"address"}, check)
+		rows(t, s, "upstreams", j["upstreams"], []string{"address", "zone"}, check)
 		rows(t, s, "monitors", j["monitors"], []string{"name"}, check)
 		rows(t, s, "unheard", j["unheard"], []string{"server"}, check)
 		rows(t, s, "timeline", j["timeline"], []string{"at", "what"}, check)
@@ -162,8 +174,10 @@ func traffic(j map[string]any) any {
 			out = append(out, row)
 		}
 	}
-	add("all survivors", "before", j["baseline"])
-	add("all survivors", "during", j["during"])
+	if j["spec"].(map[string]any)["stage"] != string(run.StageUpstream) {
+		add("all survivors", "before", j["baseline"])
+		add("all survivors", "during", j["during"])
+	}
 	for _, s := range items(j["survivors"]) {
 		add(s["name"].(string), "before", s["baseline"])
 		add(s["name"].(string), "during", s["during"])
@@ -258,11 +272,13 @@ var sections = map[string]struct {
 	table   string
 	columns []Column
 }{
-	"Clients":                              {"clients", clientTable(&run.Report{}).Columns},
-	"The other servers, before and during": {"survivors", survivorTable(&run.Report{}).Columns},
-	"Monitors":                             {"monitors", monitorTable(&run.Report{}).Columns},
-	"Could not tell":                       {"unheard", unheardTable(&run.Report{}, time.UTC).Columns},
-	"Timeline":                             {"timeline", timelineTable(&run.Report{}, time.UTC).Columns},
+	"Clients":                                 {"clients", clientTable(&run.Report{}).Columns},
+	"The other servers, before and during":    {"survivors", survivorTable(&run.Report{}).Columns},
+	"What its clients had, before and during": {"survivors", survivorTable(&run.Report{}).Columns},
+	"Upstreams, before and during":            {"upstreams", upstreamTable(&run.Report{}).Columns},
+	"Monitors":                                {"monitors", monitorTable(&run.Report{}).Columns},
+	"Could not tell":                          {"unheard", unheardTable(&run.Report{}, time.UTC).Columns},
+	"Timeline":                                {"timeline", timelineTable(&run.Report{}, time.UTC).Columns},
 }
 
 var gap = regexp.MustCompile(`  +`)

@@ -48,6 +48,10 @@ type outage struct {
 	ends    time.Time
 	timer   *time.Timer
 	hit     atomic.Uint64
+
+	// Of an order with a lease; under the keeper's mu.
+	lease     *time.Timer
+	leaseEnds time.Time
 }
 
 // takes counts what is about to be sent to an upstream, and says whether it is to
@@ -67,7 +71,12 @@ func (k *outageKeeper) down(addr netip.AddrPort) bool {
 	return o != nil && o.addr == addr && o.order.Kind == protocol.OutageDown
 }
 
-// start begins an outage. The same order again is no change.
+// leaseFor is how long an outage with a lease goes on without its order being
+// sent again.
+const leaseFor = protocol.LeaseSeconds * time.Second
+
+// start begins an outage. The same order again keeps its lease, if it has one,
+// and changes nothing else.
 func (k *outageKeeper) start(address string, order protocol.OutageOrder) (*protocol.OutageState, *protocol.Problem) {
 	addr, problem := checkOutage(address, order)
 	if problem != nil {
@@ -80,6 +89,7 @@ func (k *outageKeeper) start(address string, order protocol.OutageOrder) (*proto
 	}
 	if o := k.current.Load(); o != nil {
 		if o.order == order && o.addr == addr {
+			o.renew()
 			return k.state(o), nil
 		}
 		return nil, conflict(protocol.ReasonDrillRunning, "outage %q of %s is on until %s: wait for its end", o.order.ID, o.addr, o.ends.Format(time.RFC3339))
@@ -91,12 +101,24 @@ func (k *outageKeeper) start(address string, order protocol.OutageOrder) (*proto
 	o := &outage{order: order, addr: addr, started: time.Now()}
 	o.ends = o.started.Add(length)
 	o.timer = time.AfterFunc(length, func() { k.end(o, protocol.EndExpired) })
+	if order.Lease {
+		o.lease = time.AfterFunc(leaseFor, func() { k.end(o, protocol.EndAbandoned) })
+		o.renew()
+	}
 	k.current.Store(o)
 	outageGauge.Set(1)
 	log.Infof("Outage %s of fleet %q has started: upstream %s is %s for %s; asked for by %q: %q",
 		order.ID, order.Fleet, addr, order.Kind, length, order.By, order.Reason)
 	changed()
 	return k.state(o), nil
+}
+
+// renew begins the lease anew, where there is one. The keeper's mu is held.
+func (o *outage) renew() {
+	if o.lease != nil {
+		o.lease.Reset(leaseFor)
+		o.leaseEnds = time.Now().Add(leaseFor)
+	}
 }
 
 // stop ends an outage before its time. One that is not on, or not yet, is noted
@@ -131,6 +153,9 @@ func (k *outageKeeper) end(o *outage, why protocol.DrillEnd) {
 	}
 	k.current.Store(nil)
 	o.timer.Stop()
+	if o.lease != nil {
+		o.lease.Stop()
+	}
 	outageGauge.Set(0)
 	s := k.state(o)
 	now := time.Now().UTC()
@@ -170,10 +195,15 @@ func (k *outageKeeper) now() *protocol.OutageState {
 }
 
 func (k *outageKeeper) state(o *outage) *protocol.OutageState {
-	return &protocol.OutageState{
+	s := &protocol.OutageState{
 		ID: o.order.ID, Fleet: o.order.Fleet, Address: o.addr.String(), Kind: o.order.Kind,
 		Started: o.started.UTC(), EndsAt: o.ends.UTC(), Hit: o.hit.Load(),
 	}
+	if o.lease != nil {
+		at := o.leaseEnds.UTC()
+		s.LeaseEnds = &at
+	}
+	return s
 }
 
 // checkOutage holds an order to its bounds: a server does not trust its

@@ -167,6 +167,20 @@ func TestOutageEnds(t *testing.T) {
 	if s := k.now(); s.End != protocol.EndRemoved || s.Address != "[2001:db8::1]:53" {
 		t.Errorf("%+v", s)
 	}
+	o.ID, o.Lease = "d4", true
+	first, problem := k.start("10.0.0.1:53", o)
+	if problem != nil || first.LeaseEnds == nil || first.LeaseEnds.Sub(first.Started).Round(time.Second) != leaseFor {
+		t.Fatalf("%v %+v", problem, first)
+	}
+	if again, problem := k.start("10.0.0.1:53", o); problem != nil || !again.LeaseEnds.After(*first.LeaseEnds) || !again.EndsAt.Equal(first.EndsAt) {
+		t.Errorf("sent again, it keeps the lease and nothing else: %v %+v", problem, again)
+	}
+	k.current.Load().lease.Reset(time.Millisecond) // as if nobody had sent it again
+	within(t, time.Second, "abandoned", func() bool { return !k.takes(addr) })
+	if s := k.now(); s.End != protocol.EndAbandoned {
+		t.Errorf("%+v", s)
+	}
+	o.Lease = false
 	if _, problem := k.stop("10.0.0.1:53", "d3"); problem != nil {
 		t.Fatal(problem)
 	}

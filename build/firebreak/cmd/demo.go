@@ -15,6 +15,7 @@ import (
 
 func (a *app) demo() *cobra.Command {
 	var o demo.Options
+	var upstream bool
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show a whole drill on this machine, in a minute; no root, no cluster",
@@ -25,8 +26,11 @@ stays as a page.
 
 With -o json, yaml or wide the report goes to standard output and the story to
 standard error. The exit code is 0 if every verdict is what it should be, although
-the drill itself fails: one client is stuck on purpose.`,
-		Example: a.examples("firebreak demo\nfirebreak demo --html /tmp/report.html\nfirebreak demo -o json | jq .verdicts"),
+the drill itself fails: one client is stuck on purpose.
+
+With --upstream it is another story: a node cache loses one of its two upstreams,
+and no client is to notice. The exit code is 0 if none did.`,
+		Example: a.examples("firebreak demo\nfirebreak demo --html /tmp/report.html\nfirebreak demo -o json | jq .verdicts\nfirebreak demo --upstream"),
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			report := a.global.output != string(view.FormatTable)
@@ -41,7 +45,11 @@ the drill itself fails: one client is stuck on purpose.`,
 			o.Follow = func(ctx context.Context, c *client.Client, r *run.Report) (*run.Report, error) {
 				return a.follow(ctx, c, r)
 			}
-			r, err := demo.Run(cmd.Context(), o)
+			show := demo.Run
+			if upstream {
+				show = demo.RunUpstream
+			}
+			r, err := show(cmd.Context(), o)
 			if r != nil && report {
 				if err := a.show(r, a.style(a.Out).Now); err != nil {
 					return err
@@ -57,6 +65,7 @@ the drill itself fails: one client is stuck on purpose.`,
 	f := cmd.Flags()
 	f.StringVar(&o.Page, "html", "", "where the report's page goes (default \"./"+demo.DefaultPage+"\")")
 	f.BoolVar(&o.Keep, "keep", false, "keep the folder with configuration, certificates and logs")
+	f.BoolVar(&upstream, "upstream", false, "show how an upstream dies behind a node cache")
 	_ = cmd.MarkFlagFilename("html", "html")
 	return cmd
 }

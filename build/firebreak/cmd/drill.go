@@ -16,7 +16,9 @@ func (a *app) drill() *cobra.Command {
 		Use:   "drill",
 		Short: "Plan, start, watch and stop drills, and read their reports",
 		Long: `A drill takes one DNS server away from chosen clients for 15 to 300 seconds,
-watches what happens, puts it back, and reports client by client.
+watches what happens, puts it back, and reports client by client. With --upstream
+it takes one upstream away from a server that asks upstreams (a node cache), and
+reports how soon the server did without it and what its clients felt.
 
 It stops by itself when clients are hurt: errors or retries rising on the other
 servers, a monitored name that cannot be looked up, no healthy server left.
@@ -25,6 +27,7 @@ servers, a monitored name that cannot be looked up, no healthy server left.
 		Example: a.examples(`
 			firebreak drill plan ns1 --everyone
 			firebreak drill start ns1 --everyone --exclude 192.0.2.5
+			firebreak drill start node1 --upstream 10.0.0.53
 			firebreak drill watch
 			firebreak drill stop
 			firebreak drill list
@@ -47,7 +50,8 @@ would be refused.`,
 		Example: a.examples(`
 			firebreak drill plan ns1 --everyone
 			firebreak drill plan ns1 --clients 192.0.2.0/24,laptop --duration 30s
-			firebreak drill plan ns1 --clients printers -o json`),
+			firebreak drill plan ns1 --clients printers -o json
+			firebreak drill plan node1 --upstream 10.0.0.53`),
 		Args:              oneArg("server"),
 		ValidArgsFunction: a.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -18,7 +18,7 @@ func (a *app) drillStart() *cobra.Command {
 	var dryRun, yes, watch, noWatch bool
 	cmd := &cobra.Command{
 		Use:   "start SERVER",
-		Short: "Take a server away from its clients for a while",
+		Short: "Take a server away from its clients for a while, or an upstream from a server",
 		Long: `Start a drill and watch it to its end. At a terminal, what would happen is shown
 first and has to be confirmed; elsewhere --reason is needed instead.
 
@@ -29,7 +29,8 @@ Ctrl-C while watching leaves the drill running: it ends by itself.
 			firebreak drill start ns1 --clients 192.0.2.17 --duration 30s
 			firebreak drill start ns1 --everyone --exclude 192.0.2.5,phones
 			firebreak drill start ns1 --everyone --reason "monthly check" --no-watch -o name
-			firebreak drill start ns1 --everyone --reason "CI" -o json > report.json`),
+			firebreak drill start ns1 --everyone --reason "CI" -o json > report.json
+			firebreak drill start node1 --upstream 10.0.0.53 --mode down --duration 30s`),
 		Args:              oneArg("server"),
 		ValidArgsFunction: a.completeServer,
 		RunE: func(cmd *cobra.Command, args []string) error {

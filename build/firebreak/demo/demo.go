@@ -153,23 +153,25 @@ func (d *demo) drilled() server { return d.world.servers[0] }
 
 // startServers starts the upstream, the servers and the controller.
 func (d *demo) startServers(coredns, controller string) error {
+	corefiles := map[string]string{"upstream": d.world.upstreamCorefile()}
+	for _, s := range d.world.servers {
+		corefiles[s.name] = d.world.serverCorefile(s)
+	}
+	return d.startAll(coredns, controller, corefiles)
+}
+
+// startAll starts a server for each Corefile, and the controller.
+func (d *demo) startAll(coredns, controller string, corefiles map[string]string) error {
 	w := d.world
 	if err := w.certificates(); err != nil {
 		return err
 	}
-	up, err := w.file("Corefile.upstream", w.upstreamCorefile())
-	if err != nil {
-		return err
-	}
-	if _, err := d.herd.run("upstream", coredns, nil, "-conf", up); err != nil {
-		return err
-	}
-	for _, s := range w.servers {
-		conf, err := w.file("Corefile."+s.name, w.serverCorefile(s))
+	for name, text := range corefiles {
+		conf, err := w.file("Corefile."+name, text)
 		if err != nil {
 			return err
 		}
-		if _, err := d.herd.run(s.name, coredns, nil, "-conf", conf); err != nil {
+		if _, err := d.herd.run(name, coredns, nil, "-conf", conf); err != nil {
 			return err
 		}
 	}

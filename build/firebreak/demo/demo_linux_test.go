@@ -74,6 +74,23 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%s is left in the folder for temporary files", left[0].Name())
 		}
 	})
+	t.Run("an upstream", func(t *testing.T) {
+		cmd, out, story := begin("--upstream", "-o", "json")
+		if err := cmd.Wait(); err != nil {
+			t.Fatalf("%v\n%s", err, story)
+		}
+		var r run.Report
+		if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+			t.Fatalf("standard output is not the report alone: %v\n%s", err, out)
+		}
+		if r.Spec.Stage != run.StageUpstream || r.Outcome != run.Passed || len(r.Upstreams) != 2 || r.During == nil || r.During.Errors != 0 {
+			t.Errorf("%+v", r)
+		}
+		if !strings.Contains(story.String(), "questions 0 were not answered") {
+			t.Errorf("the story:\n%s", story)
+		}
+		gone(t, bin)
+	})
 	t.Run("killed", func(t *testing.T) {
 		cmd, _, _ := begin()
 		for deadline := time.Now().Add(20 * time.Second); len(children(bin)) < serverCount+2 && time.Now().Before(deadline); {

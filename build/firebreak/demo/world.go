@@ -151,6 +151,19 @@ func (w *world) certs(folder string) mtls.Files {
 
 // serverCorefile is what a drilled server needs, and a way to answer.
 func (w *world) serverCorefile(s server) string {
+	return w.corefile(s, fmt.Sprintf("cache 30\n    forward . %s", w.upstream))
+}
+
+// cacheCorefile is that of a node cache.
+func (w *world) cacheCorefile(s server, upstreams []netip.AddrPort) string {
+	to := ""
+	for _, u := range upstreams {
+		to += " " + u.String()
+	}
+	return w.corefile(s, "nodecache 30\n    hedge ."+to)
+}
+
+func (w *world) corefile(s server, answers string) string {
 	f := w.certs(s.name)
 	return fmt.Sprintf(`.:%d {
     bind %s
@@ -164,10 +177,9 @@ func (w *world) serverCorefile(s server) string {
     }
     clients
     drill
-    cache 30
-    forward . %s
+    %s
 }
-`, s.dns.Port(), s.dns.Addr(), s.ready, s.control, f.Cert, f.Key, f.CA, w.upstream)
+`, s.dns.Port(), s.dns.Addr(), s.ready, s.control, f.Cert, f.Key, f.CA, answers)
 }
 
 // upstreamCorefile answers for every name of one zone: the Internet of the demo.

@@ -192,6 +192,7 @@ func (s *Server) routes() http.Handler {
 	}
 	handle("GET "+protocol.PathState, func(http.ResponseWriter, *http.Request) (any, *protocol.Problem) {
 		s.drilling()
+		s.losing()
 		s.freeze()
 		state := s.s.State
 		state.Now = s.now()
@@ -207,6 +208,8 @@ func (s *Server) routes() http.Handler {
 	handle("PUT "+protocol.PathDrill, s.order)
 	handle("POST "+protocol.PathDrills+"{id}/renew", s.renew)
 	handle("DELETE "+protocol.PathDrills+"{id}", s.remove)
+	handle("PUT "+protocol.PathUpstreams+"{address}/outage", s.lose)
+	handle("DELETE "+protocol.PathUpstreams+"{address}/outage", s.regain)
 	handle("PUT "+protocol.PathRecordings+"{id}", s.record)
 	handle("GET "+protocol.PathRecordings+"{id}", func(_ http.ResponseWriter, r *http.Request) (any, *protocol.Problem) {
 		s.freeze()

@@ -40,15 +40,19 @@ const (
 
 // OutageOrder takes one upstream away from a server: PUT PathUpstreams +
 // address + "/outage". The address is IP:PORT, escaped as a path segment. The
-// same order again is no change. It ends on the server's monotonic clock; nobody
-// renews it. With DELETE …?id= it ends before; an id that ended stays ended.
+// same order again is no change, but that it keeps the lease. It ends on the
+// server's monotonic clock. With DELETE …?id= it ends before; an id that ended
+// stays ended.
 type OutageOrder struct {
 	ID              string     `json:"id"`    // of the drill: 1 to 64 of [a-z0-9.-]
 	Fleet           string     `json:"fleet"` // for logs
 	Kind            OutageKind `json:"kind"`
 	DurationSeconds int        `json:"durationSeconds"` // MinDrillSeconds to MaxDrillSeconds
-	By              string     `json:"by"`
-	Reason          string     `json:"reason"`
+	// Lease says that whoever gives the order sends it again while it is to last:
+	// it ends when that has not been for LeaseSeconds.
+	Lease  bool   `json:"lease,omitempty"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
 }
 
 // OutageState is an outage as its server sees it. Ended is nil while it runs.
@@ -59,7 +63,9 @@ type OutageState struct {
 	Kind    OutageKind `json:"kind"`
 	Started time.Time  `json:"started"`
 	EndsAt  time.Time  `json:"endsAt"` // shown on the wall clock; kept on the monotonic one
-	Ended   *time.Time `json:"ended,omitempty"`
-	End     DrillEnd   `json:"end,omitempty"`
-	Hit     uint64     `json:"hit"` // questions and probes that it took
+	// LeaseEnds is when it ends unless the order is sent again; nil without a lease.
+	LeaseEnds *time.Time `json:"leaseEnds,omitempty"`
+	Ended     *time.Time `json:"ended,omitempty"`
+	End       DrillEnd   `json:"end,omitempty"`
+	Hit       uint64     `json:"hit"` // questions and probes that it took
 }
