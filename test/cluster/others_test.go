@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"firebreakdns.io/firebreak/test/cluster/lab"
 )
 
 // TestReplaced has a cluster taken down behind the back of the command that
@@ -102,11 +105,13 @@ func TestInterrupted(t *testing.T) {
 	if err := up.Start(); err != nil {
 		t.Fatal(err)
 	}
+	state, err := lab.StateDir()
+	if err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, time.Minute, "the start", func(context.Context) error {
-		if out := c.run(t, "status"); !strings.Contains(out, c.name+": ") {
-			return fmt.Errorf("status says %q", out)
-		}
-		return nil
+		_, err := os.Stat(filepath.Join(state, c.name))
+		return err
 	})
 	if err := up.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -114,8 +119,12 @@ func TestInterrupted(t *testing.T) {
 	if _ = up.Wait(); up.ProcessState.ExitCode() != exitInterrupted || !strings.Contains(said.String(), "cluster: interrupted") {
 		t.Errorf("an interrupted start returns %d and says %q", up.ProcessState.ExitCode(), said)
 	}
-	if out := c.run(t, "status"); strings.Contains(out, "control group") || strings.Contains(out, "link ") {
-		t.Errorf("after it, status says %q", out)
+	after, err := lab.TakeSnapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range after.Of(c.name) {
+		t.Errorf("after it, there is %s", line)
 	}
 }
 
