@@ -154,6 +154,10 @@ func TestHeldQueriesAreAnsweredWhenTheDrillEnds(t *testing.T) {
 				t.Fatalf("after the end: %v, %v; want an answer", r.r, r.err)
 			}
 			waitFor(t, "nothing to be held", func() bool { return drill.Current().Held() == 0 })
+			// Its question was not lost: the answer stands at the question's end.
+			if rec := recorded(t, id, victim); len(rec.Samples) != 2 || !rec.Samples[0].Drilled || rec.Samples[1].Drilled || rec.Samples[1].FirstMs != rec.Samples[0].LastMs {
+				t.Errorf("recorded of the target: %+v", rec)
+			}
 		})
 	}
 }
