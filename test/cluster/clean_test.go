@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,7 @@ import (
 // TestClean goes through one cycle of cleaner with one node.
 func TestClean(t *testing.T) {
 	t.Parallel()
-	c := newCleaner(t, "clean", 1)
+	c := newCleaner(t, 1)
 	c.cycle(t, 0)
 }
 
@@ -30,7 +29,7 @@ func TestCleanSoak(t *testing.T) {
 	if os.Getenv(soakEnv) == "" {
 		t.Skipf("skipped: ten times up and down takes five minutes; set %s=1, as make soak does", soakEnv)
 	}
-	c := newCleaner(t, "soak", 3)
+	c := newCleaner(t, 3)
 	c.strict = true
 	for i := range 10 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) { c.cycle(t, i) })
@@ -43,21 +42,19 @@ type cleaner struct {
 	name    string
 	nodes   int
 	before  lab.Snapshot
+	// env is added to the command's environment.
+	env []string
 	// strict compares all of the machine, and not only what is the cluster's by
 	// its name: no other test may run meanwhile.
 	strict bool
 	random *rand.Rand
 }
 
-func newCleaner(t *testing.T, name string, nodes int) *cleaner {
+func newCleaner(t *testing.T, nodes int) *cleaner {
 	t.Helper()
 	lab.Require(t)
 	command, err := lab.Compile(t.Context(), t.TempDir(), "firebreakdns.io/firebreak/test/cluster")
 	if err != nil {
-		t.Fatal(err)
-	}
-	// What a test before this one has left is not this one's.
-	if err := lab.Down(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
 	// The programs are not what is measured.
@@ -66,7 +63,7 @@ func newCleaner(t *testing.T, name string, nodes int) *cleaner {
 	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	return &cleaner{command: command, name: name, nodes: nodes, random: rand.New(rand.NewPCG(seed, 0))}
+	return &cleaner{command: command, name: lab.NameFor(t), nodes: nodes, random: rand.New(rand.NewPCG(seed, 0))}
 }
 
 // cycle kills what runs a cluster, starts the cluster over what is left, and
@@ -87,6 +84,8 @@ func (c *cleaner) cycle(t *testing.T, i int) {
 	started := time.Now()
 	c.run(t, "up", "--nodes", fmt.Sprint(c.nodes))
 	t.Logf("up over the remains in %s", time.Since(started).Round(time.Second))
+	// What is written on a machine is the machine's, wherever it is written.
+	c.run(t, "exec", "control", "sh", "-c", "for dir in / /*/ /usr/*/ /var/*/ /dev/shm/; do touch $dir/firebreak-"+c.name+" 2>/dev/null; done; ls /srv/firebreak-"+c.name)
 	started = time.Now()
 	c.run(t, "down")
 	t.Logf("down in %s", time.Since(started).Round(10*time.Millisecond))
@@ -115,23 +114,7 @@ func (c *cleaner) killUp(t *testing.T) {
 
 // killOwner kills the process that a cluster belongs to, as a test is that dies.
 func (c *cleaner) killOwner(t *testing.T) {
-	up := exec.Command(c.command, "up", "--foreground", "--name", c.name, "--nodes", fmt.Sprint(c.nodes))
-	said, err := up.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := up.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var all bytes.Buffer
-	buffer := make([]byte, 1<<10)
-	for !strings.Contains(all.String(), "KUBECONFIG") {
-		n, err := said.Read(buffer)
-		if err != nil {
-			t.Fatalf("up said %q and ended", all.String())
-		}
-		all.Write(buffer[:n])
-	}
+	up, _ := c.foreground(t, c.command)
 	kill(t, up.Process.Pid)
 	_ = up.Wait()
 }
@@ -189,7 +172,12 @@ func (c *cleaner) try(t *testing.T, words ...string) (string, error) {
 	if words[0] == "node" {
 		at = min(2, len(words))
 	}
-	cmd := exec.CommandContext(ctx, c.command, slices.Concat(words[:at], []string{"--name", c.name}, words[at:])...)
+	named := []string{"--name", c.name}
+	if words[0] == "status" || words[0] == "nonsense" {
+		named = nil
+	}
+	cmd := exec.CommandContext(ctx, c.command, slices.Concat(words[:at], named, words[at:])...)
+	cmd.Env = append(os.Environ(), c.env...)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
 }

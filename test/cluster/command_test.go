@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -10,7 +12,7 @@ import (
 // its own, and the cluster outlives all of them.
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	c := newCleaner(t, "command", 1)
+	c := newCleaner(t, 1)
 	t.Cleanup(func() { c.run(t, "down") })
 	c.run(t, "up", "--nodes", "1")
 	said := func(want string, words ...string) {
@@ -20,7 +22,7 @@ func TestCommand(t *testing.T) {
 		}
 	}
 	said("node2 is Ready", "node", "add")
-	said("command: up, ", "status")
+	said(c.name+": up, ", "status")
 	said("Ready: True", "status")
 	mac := func() string { return c.run(t, "exec", "control", "cat", "/sys/class/net/machines/address") }
 	before := mac()
@@ -35,19 +37,25 @@ func TestCommand(t *testing.T) {
 	for _, node := range []string{"node1", "node2"} {
 		said("localhost/any:1", "exec", node, "ctr", "--namespace", "k8s.io", "images", "list", "--quiet")
 	}
-	said("/command/kubeconfig", "kubeconfig")
-	said("/command/machines", "logs")
+	said("/"+c.name+"/kubeconfig", "kubeconfig")
+	said("/"+c.name+"/machines", "logs")
 	for words, want := range map[string]string{
 		"up":               "is up",
 		"node kill node9":  "no machine",
-		"node kill":        "say one node",
+		"node kill":        "NODE is missing",
 		"node revive node": "no machine",
 		"nonsense":         "no such command",
+		"down " + c.name:   "too much",
+		"image x /bin/sh":  "not static",
 	} {
 		out, err := c.try(t, strings.Fields(words)...)
 		if err == nil || !strings.Contains(out, want) {
 			t.Errorf("cluster %s says %q (%v), want an error with %q", words, out, err, want)
 		}
+	}
+	var ended *exec.ExitError
+	if out, err := c.try(t, "exec", "node1", "sh", "-c", "exit 7"); !errors.As(err, &ended) || ended.ExitCode() != 7 || out != "" {
+		t.Errorf("a command on a machine exits with 7, and exec says %q (%v)", out, err)
 	}
 	c.run(t, "node", "remove", "node2")
 	c.run(t, "down")

@@ -5,18 +5,24 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"firebreakdns.io/firebreak/test/cluster/lab"
 )
 
 // command is one of the things that the program does.
 type command struct {
-	// words name it, and args says what follows them.
+	// words name it, and args says what follows them: a word for each argument,
+	// the last with dots if more may follow.
 	words, args, help string
+	// flags are the names of the flags that it takes.
+	flags []string
 	// do gets what follows the words and the flags.
 	do func(ctx context.Context, f flags, args []string) error
 }
@@ -29,54 +35,123 @@ type flags struct {
 }
 
 func commands() []command {
+	// What takes no name has nothing to do with a cluster, and needs no root.
+	name, none := []string{"name"}, []string(nil)
 	return []command{
-		{"build", "", "build the programs into the cache folder (up does so too)", build},
-		{"up", "", "start a cluster that stays until down", up},
-		{"down", "", "end a cluster and remove all that is left of it", down},
-		{"status", "", "show all clusters, and what dead ones have left", status},
-		{"kubeconfig", "", "print the name of the administrator's kubeconfig", printKubeconfig},
-		{"logs", "", "print the name of the folder with the logs", printLogs},
-		{"exec", "MACHINE COMMAND...", "run a command on a node, or on the machine called control", execute},
-		{"node add", "", "add a node", nodeAdd},
-		{"node kill", "NODE", "let a node die as a machine does", nodeKill},
-		{"node revive", "NODE", "switch a killed node on again", nodeRevive},
-		{"node remove", "NODE", "kill a node and remove it for good", nodeRemove},
-		{"image", "REF FILE", "make an image of a static program and load it on all nodes", image},
-		{"client", "", "load the image localhost/client:1, with glibc, musl and busybox", client},
-		{"packages", "", "print the Debian packages that a cluster needs", packages},
-		{"pin", "", "after a change in lab/versions.go: resolve the programs' modules anew", pin},
+		{"build", "", "build the programs into the cache folder (up does so too)", none, build},
+		{"up", "", "start a cluster that stays until down", []string{"name", "nodes", "foreground"}, up},
+		{"down", "", "end a cluster and remove all that is left of it", name, down},
+		{"status", "", "show all clusters, and what dead ones have left", none, status},
+		{"kubeconfig", "", "print the name of the administrator's kubeconfig", name, printKubeconfig},
+		{"logs", "", "print the name of the folder with the logs", name, printLogs},
+		{"exec", "MACHINE COMMAND...", "run a command on a node, or on the machine called control", name, execute},
+		{"node add", "", "add a node", name, nodeAdd},
+		{"node kill", "NODE", "let a node die as a machine does", name, nodeKill},
+		{"node revive", "NODE", "switch a killed node on again", name, nodeRevive},
+		{"node remove", "NODE", "kill a node and remove it for good", name, nodeRemove},
+		{"image", "REF FILE", "make an image of a static program and load it on all nodes", name, image},
+		{"client", "", "load the image localhost/client:1, with glibc, musl and busybox", name, client},
+		{"packages", "", "print the Debian packages that a cluster needs", none, packages},
+		{"pin", "", "after a change in lab/versions.go: resolve the programs' modules anew", none, pin},
 	}
 }
 
+// misuse is an error in how a command was called. It says how to.
+type misuse struct{ error }
+
 // run finds the command that the words name and does it.
 func run(ctx context.Context, words []string) error {
+	if len(words) > 0 && slices.Contains([]string{"help", "-h", "-help", "--help"}, words[0]) {
+		fmt.Print(usage())
+		return nil
+	}
 	for _, c := range commands() {
 		names := strings.Fields(c.words)
 		if len(words) < len(names) || !slices.Equal(words[:len(names)], names) {
 			continue
 		}
-		var f flags
-		set := flag.NewFlagSet(c.words, flag.ContinueOnError)
-		set.StringVar(&f.name, "name", "dev", "the cluster's name")
-		set.IntVar(&f.nodes, "nodes", 3, "how many nodes up starts; with 0, only the control plane")
-		set.BoolVar(&f.foreground, "foreground", false, "let up wait for Ctrl-C, and the cluster end with it, also when it is killed")
-		set.Usage = func() {
-			fmt.Fprintf(set.Output(), "usage: go run ./test/cluster %s [flags] %s\n%s\n", c.words, c.args, c.help)
-			set.PrintDefaults()
+		f, args, err := c.parse(words[len(names):])
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Print(c.usage())
+			return nil
 		}
-		if err := set.Parse(words[len(names):]); err != nil {
+		if err != nil {
 			return err
 		}
-		return c.do(ctx, f, set.Args())
-	}
-	fmt.Fprintln(os.Stderr, "usage: go run ./test/cluster COMMAND [--name NAME] ...")
-	for _, c := range commands() {
-		fmt.Fprintf(os.Stderr, "  %-24s %s\n", strings.TrimSpace(c.words+" "+c.args), c.help)
+		if slices.Contains(c.flags, "name") || c.words == "status" {
+			if err := lab.NeedRoot(); err != nil {
+				return err
+			}
+		}
+		return c.do(ctx, f, args)
 	}
 	if len(words) == 0 {
-		return errors.New("no command")
+		return misuse{fmt.Errorf("no command\n%s", usage())}
 	}
-	return fmt.Errorf("no such command: %s", strings.Join(words, " "))
+	return misuse{fmt.Errorf("no such command: %s\n%s", strings.Join(words, " "), usage())}
+}
+
+// parse reads a command's flags and arguments, and takes neither more nor less
+// than the command does: what it would ignore was meant in another way.
+func (c command) parse(words []string) (flags, []string, error) {
+	var f flags
+	set := c.flagSet(&f)
+	if err := set.Parse(words); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			err = misuse{fmt.Errorf("%w\n%s", err, c.usage())}
+		}
+		return f, nil, err
+	}
+	want, got := len(strings.Fields(c.args)), set.NArg()
+	if strings.HasSuffix(c.args, "...") {
+		got = min(got, want)
+	}
+	if got > want {
+		return f, nil, misuse{fmt.Errorf("too much: %s; flags come before arguments\n%s", strings.Join(set.Args()[want:], " "), c.usage())}
+	}
+	if got < want {
+		return f, nil, misuse{fmt.Errorf("too little: %s is missing\n%s", strings.Join(strings.Fields(c.args)[got:], " "), c.usage())}
+	}
+	return f, set.Args(), nil
+}
+
+// flagSet has the flags that the command takes.
+func (c command) flagSet(f *flags) *flag.FlagSet {
+	set := flag.NewFlagSet(c.words, flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	for _, name := range c.flags {
+		switch name {
+		case "name":
+			set.StringVar(&f.name, name, "dev", "the cluster's name")
+		case "nodes":
+			set.IntVar(&f.nodes, name, 3, "how many nodes to start; with 0, only the control plane")
+		case "foreground":
+			set.BoolVar(&f.foreground, name, false, "wait for Ctrl-C, and let the cluster end with it, also when the command is killed")
+		}
+	}
+	return set
+}
+
+func (c command) usage() string {
+	var out strings.Builder
+	takes := ""
+	if len(c.flags) > 0 {
+		takes = " [flags]"
+	}
+	fmt.Fprintf(&out, "usage: go run ./test/cluster %s\n%s\n", strings.TrimSpace(c.words+takes+" "+c.args), c.help)
+	set := c.flagSet(new(flags))
+	set.SetOutput(&out)
+	set.PrintDefaults()
+	return out.String()
+}
+
+func usage() string {
+	var out strings.Builder
+	fmt.Fprintln(&out, "usage: go run ./test/cluster COMMAND [flags] [arguments]; COMMAND --help tells the flags")
+	for _, c := range commands() {
+		fmt.Fprintf(&out, "  %-24s %s\n", strings.TrimSpace(c.words+" "+c.args), c.help)
+	}
+	return out.String()
 }
 
 func build(ctx context.Context, _ flags, _ []string) error {
@@ -85,6 +160,11 @@ func build(ctx context.Context, _ flags, _ []string) error {
 }
 
 func up(ctx context.Context, f flags, _ []string) error {
+	ctx, stop := untilGoEnds(ctx)
+	defer stop()
+	// Nobody may be left to read what is said: that is no reason to die before
+	// the cluster is down.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	c, err := lab.Up(ctx, lab.Options{Name: f.name, Nodes: f.nodes, Detached: !f.foreground, Out: os.Stdout})
 	if err != nil {
 		return err
@@ -94,6 +174,7 @@ func up(ctx context.Context, f flags, _ []string) error {
 		return nil
 	}
 	<-ctx.Done()
+	fmt.Printf("%s: taking it down: %v\n", f.name, context.Cause(ctx))
 	return c.Down()
 }
 
@@ -136,10 +217,12 @@ func printLogs(_ context.Context, f flags, _ []string) error {
 	return err
 }
 
+// commandFailed is the error of a command that ran on a machine.
+type commandFailed struct{ error }
+
+func (f commandFailed) Unwrap() error { return f.error }
+
 func execute(ctx context.Context, f flags, args []string) error {
-	if len(args) < 2 {
-		return errors.New("say a machine and a command: exec node1 nft list ruleset")
-	}
 	c, err := lab.Open(f.name)
 	if err != nil {
 		return err
@@ -149,7 +232,10 @@ func execute(ctx context.Context, f flags, args []string) error {
 		return err
 	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	return cmd.Run()
+	if err := cmd.Run(); err != nil {
+		return commandFailed{err}
+	}
+	return nil
 }
 
 func nodeAdd(ctx context.Context, f flags, _ []string) error {
@@ -166,9 +252,6 @@ func nodeAdd(ctx context.Context, f flags, _ []string) error {
 
 // withNode does something with the node that the arguments name.
 func withNode(f flags, args []string, do func(c *lab.Cluster, node string) error) error {
-	if len(args) != 1 {
-		return errors.New("say one node, such as node1")
-	}
 	c, err := lab.Open(f.name)
 	if err != nil {
 		return err
@@ -189,8 +272,8 @@ func nodeRemove(ctx context.Context, f flags, args []string) error {
 }
 
 func image(ctx context.Context, f flags, args []string) error {
-	if len(args) != 2 {
-		return errors.New("say a reference and a program: image localhost/coredns:test bin/coredns")
+	if err := lab.Static(args[1]); err != nil {
+		return err
 	}
 	c, err := lab.Open(f.name)
 	if err != nil {

@@ -5,22 +5,40 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
+)
+
+// What the program returns when its caller made a mistake, and when it was
+// interrupted, as shells have it.
+const (
+	exitMisuse      = 2
+	exitInterrupted = 130
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := run(ctx, os.Args[1:])
-	if errors.Is(err, flag.ErrHelp) {
-		os.Exit(2)
+	if err == nil {
+		return
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cluster:", err)
-		os.Exit(1)
+	var ended *exec.ExitError
+	var wrong misuse
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "cluster: interrupted:", err)
+		os.Exit(exitInterrupted)
+	case errors.As(err, &commandFailed{}) && errors.As(err, &ended) && ended.ExitCode() > 0:
+		// It has said why itself.
+		os.Exit(ended.ExitCode())
 	}
+	fmt.Fprintln(os.Stderr, "cluster:", err)
+	if errors.As(err, &wrong) {
+		os.Exit(exitMisuse)
+	}
+	os.Exit(1)
 }

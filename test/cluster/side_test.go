@@ -25,7 +25,7 @@ func TestSideBySide(t *testing.T) {
 		// Their ends are this test's, not the subtest's.
 		for name, w := range map[string]**world{"left": &left, "right": &right} {
 			wait.Go(func() {
-				c, err := lab.Up(t.Context(), lab.Options{Name: name, Nodes: 1, Images: pictures, Out: t.Output()})
+				c, err := lab.Up(t.Context(), lab.Options{Name: lab.NameFor(t, name), Nodes: 1, Images: pictures, Out: t.Output()})
 				if err != nil {
 					t.Error(err)
 					return

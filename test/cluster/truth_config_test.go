@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +71,54 @@ func testHostPath(t *testing.T, w *world) {
 	}
 	if got := read("stranger", "node2", "ls /host"); got != "" {
 		t.Errorf("a pod on another node sees %q", got)
+	}
+	testHostFiles(t, w, ns)
+}
+
+// hostFiles is where a pod that has all of a node's file tree tries to write.
+func hostFiles() []string {
+	return []string{
+		"/", "/boot", "/dev", "/dev/shm", "/etc", "/home", "/lib", "/media", "/mnt", "/opt", "/root", "/run", "/srv", "/tmp", "/usr", "/usr/bin",
+		"/usr/local", "/usr/local/bin", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp",
+	}
+}
+
+// testHostFiles has a pod write all over its node. None of that may reach the
+// host, nor may the pod read what only the host has.
+func testHostFiles(t *testing.T, w *world, ns string) {
+	kind := corev1.HostPathDirectory
+	spec := clientSpec()
+	spec.NodeName = "node1"
+	spec.Volumes = []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/", Type: &kind}}}}
+	spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "host", MountPath: "/host"}}
+	pod := w.run(t, ns, "everywhere", nil, spec)
+	mark := "firebreak-" + w.Name()
+	for _, dir := range hostFiles() {
+		name := filepath.Join(dir, mark)
+		// It may be refused.
+		said := w.exec(t, pod, "sh", "-c", "echo here >/host"+name+" && cat /host"+name+" || true")
+		if _, err := os.Lstat(name); err == nil {
+			t.Errorf("what the pod wrote to %s of its node (%q) is on the host", name, said)
+			_ = os.Remove(name)
+		}
+	}
+	for _, dir := range []string{"/srv", "/root", "/usr/local", "/var/cache"} {
+		name := filepath.Join(dir, mark)
+		if got := w.exec(t, pod, "cat", "/host"+name); got != "here" {
+			t.Errorf("the pod wrote to %s of its node and reads %q", name, got)
+		}
+	}
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{w.KubeconfigPath(), filepath.Join(filepath.Dir(w.KubeconfigPath()), "pki", "ca.key"), filepath.Join(here, "truth_config_test.go")} {
+		if _, err := os.Stat(name); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := w.Exec(t.Context(), ns, pod.Name, "", "head", "-c", "20", "/host"+name); err == nil {
+			t.Errorf("the pod reads the host's %s: %q", name, out)
+		}
 	}
 }
 

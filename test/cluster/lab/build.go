@@ -53,6 +53,9 @@ func Build(ctx context.Context, out io.Writer) (Programs, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := os.MkdirAll(cache, 0o755); err != nil {
+		return nil, fmt.Errorf("the cache folder: %w; set %s to a folder that can be written to", err, CacheEnv)
+	}
 	programs := Programs{}
 	for _, g := range groups() {
 		dir, err := g.build(ctx, cache, out)
@@ -70,7 +73,21 @@ func Build(ctx context.Context, out io.Writer) (Programs, error) {
 		}
 		programs[name] = file
 	}
-	return programs, nil
+	return programs, programs.complete()
+}
+
+// complete returns an error if a program is not there, as when somebody cleared
+// the cache folder by halves: else a cluster would wait for it in vain.
+func (p Programs) complete() error {
+	for _, name := range slices.Sorted(maps.Keys(p)) {
+		info, err := os.Stat(p[name])
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			continue
+		}
+		dir := filepath.Dir(p[name])
+		return fmt.Errorf("the cache folder has no program %s: run `rm -r %s` and then `go run ./test/cluster build`, which builds what was there anew", p[name], dir)
+	}
+	return nil
 }
 
 // Built says whether Build has nothing to do but to build the small programs of
@@ -83,6 +100,13 @@ func Built() (bool, error) {
 	for _, g := range groups() {
 		dir, err := g.dir(cache)
 		if err != nil || !exists(dir) {
+			return false, err
+		}
+		programs := Programs{}
+		for name := range g.packages {
+			programs[name] = filepath.Join(dir, name)
+		}
+		if err := programs.complete(); err != nil {
 			return false, err
 		}
 	}

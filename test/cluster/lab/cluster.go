@@ -16,6 +16,8 @@ import (
 // Cluster is a cluster that is up. Its methods may be called at the same time.
 type Cluster struct {
 	name string
+	// id is the record's.
+	id   string
 	dir  string
 	plan plan
 	out  io.Writer
@@ -39,6 +41,10 @@ func Open(name string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openIn(state, name)
+}
+
+func openIn(state, name string) (*Cluster, error) {
 	dir := filepath.Join(state, name)
 	r, err := readRecord(dir)
 	if err != nil {
@@ -49,7 +55,7 @@ func Open(name string) (*Cluster, error) {
 }
 
 func newCluster(r record, dir string, out io.Writer) *Cluster {
-	return &Cluster{name: r.Name, dir: dir, plan: plan{r.Index}, out: out, record: r, keepers: map[string]*keeper{}}
+	return &Cluster{name: r.Name, id: r.ID, dir: dir, plan: plan{r.Index}, out: out, record: r, keepers: map[string]*keeper{}}
 }
 
 // connect makes the clients of the harness, who is the cluster's administrator.
@@ -94,7 +100,9 @@ func (c *Cluster) change(do func(*record)) error {
 		return err
 	}
 	defer unlock()
-	c.refresh()
+	if err := c.refresh(); err != nil {
+		return err
+	}
 	do(&c.record)
 	return c.record.write(c.dir)
 }
@@ -103,7 +111,9 @@ func (c *Cluster) change(do func(*record)) error {
 func (c *Cluster) machine(name string) (machineRecord, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refresh()
+	if err := c.refresh(); err != nil {
+		return machineRecord{}, err
+	}
 	m, ok := c.record.Machines[name]
 	if !ok {
 		return m, fmt.Errorf("cluster %s has no machine %q", c.name, name)
@@ -113,10 +123,20 @@ func (c *Cluster) machine(name string) (machineRecord, error) {
 
 // refresh reads the record, which other processes change too. The caller holds
 // mu.
-func (c *Cluster) refresh() {
-	if r, err := readRecord(c.dir); err == nil {
+func (c *Cluster) refresh() error {
+	r, err := readRecord(c.dir)
+	if err == nil && r.ID != c.id {
+		return c.replaced()
+	}
+	if err == nil {
 		c.record = r
 	}
+	return nil
+}
+
+// replaced is the error when the record is that of another cluster.
+func (c *Cluster) replaced() error {
+	return fmt.Errorf("this cluster %s was taken down by somebody else, and another of its name is up, which was left alone", c.name)
 }
 
 // say prints a line of progress.

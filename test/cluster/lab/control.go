@@ -154,6 +154,7 @@ func (c *Cluster) controlPrograms() []spec.Program {
 			"--service-account-private-key-file=" + pki("sa.key"), "--root-ca-file=" + pki("ca.crt"),
 			"--cluster-signing-cert-file=" + pki("ca.crt"), "--cluster-signing-key-file=" + pki("ca.key"),
 			"--bind-address=127.0.0.1", "--leader-elect=false",
+			"--flex-volume-plugin-dir=" + volumePlugins,
 		}},
 		{Name: "kube-scheduler", Args: []string{
 			"--kubeconfig=" + pki("scheduler.conf"),

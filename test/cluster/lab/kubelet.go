@@ -13,6 +13,8 @@ const (
 	kubeletFile    = "/etc/kubelet.json"
 	containerdFile = "/etc/containerd.toml"
 	containerdSock = "/run/containerd/containerd.sock"
+	// By default it is below /usr, which is the host's.
+	volumePlugins = "/var/lib/volumeplugins"
 )
 
 // kubeletConfig is a kubelet's configuration: the defaults of Kubernetes, but
@@ -25,6 +27,7 @@ func (c *Cluster) kubeletConfig(name string, options NodeOptions) (string, error
 		"clusterDNS":               []string{c.plan.dns4().String()},
 		"clusterDomain":            "cluster.local",
 		"resolvConf":               "/etc/resolv.conf",
+		"volumePluginDir":          volumePlugins,
 		"tlsCertFile":              pkiDir + "/kubelet.crt",
 		"tlsPrivateKeyFile":        pkiDir + "/kubelet.key",
 		"authentication": map[string]any{

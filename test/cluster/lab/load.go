@@ -21,16 +21,10 @@ func (c *Cluster) LoadImage(ctx context.Context, image Image) error {
 	if err != nil {
 		return err
 	}
-	c.mu.Lock()
-	c.refresh()
-	var alive []string
-	for name, m := range c.record.Machines {
-		if m.Number > 0 && m.First.alive() {
-			alive = append(alive, name)
-		}
+	alive, err := c.aliveNodes()
+	if err != nil {
+		return err
 	}
-	c.mu.Unlock()
-
 	errs := make([]error, len(alive))
 	var wait sync.WaitGroup
 	for i, name := range alive {
@@ -38,6 +32,22 @@ func (c *Cluster) LoadImage(ctx context.Context, image Image) error {
 	}
 	wait.Wait()
 	return errors.Join(errs...)
+}
+
+// aliveNodes lists the nodes that run.
+func (c *Cluster) aliveNodes() ([]string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.refresh(); err != nil {
+		return nil, err
+	}
+	var alive []string
+	for name, m := range c.record.Machines {
+		if m.Number > 0 && m.First.alive() {
+			alive = append(alive, name)
+		}
+	}
+	return alive, nil
 }
 
 // saveImage writes an image where nodes that come later find it.

@@ -125,22 +125,23 @@ func hear(answers io.Reader) (process, error) {
 	return processOf(pid)
 }
 
-// furnish gives a machine the folders that every machine has of its own. What
-// is below /var survives the machine's death, as on a disk.
+// furnish gives a machine its disk, which survives the machine's death: the
+// root of its file tree, its changes to what it sees of the host, and its logs.
 func (c *Cluster) furnish(dir string, machine *spec.Machine) error {
-	if err := makeDirs(dir, "lib", "log", "opt", "tmp", "etc/upper", "etc/work", "files"); err != nil {
+	if err := makeDirs(dir, "root", "log", "files"); err != nil {
 		return err
 	}
-	machine.Overlays = append(machine.Overlays, spec.Overlay{
-		Dir: "/etc", Upper: filepath.Join(dir, "etc/upper"), Work: filepath.Join(dir, "etc/work"),
-	})
-	machine.Tmpfs = append(machine.Tmpfs, "/run")
-	binds := []spec.Bind{
-		{From: filepath.Join(dir, "lib"), To: "/var/lib"},
-		{From: filepath.Join(dir, "log"), To: "/var/log"},
-		{From: filepath.Join(dir, "opt"), To: "/opt"},
-		{From: filepath.Join(dir, "tmp"), To: "/tmp"},
+	machine.Root = filepath.Join(dir, "root")
+	for _, view := range views() {
+		changes := strings.ReplaceAll(strings.Trim(view, "/"), "/", "_")
+		overlay := spec.Overlay{Dir: view, Upper: filepath.Join(dir, "changes", changes), Work: filepath.Join(dir, "work", changes)}
+		if err := errors.Join(os.MkdirAll(overlay.Upper, 0o755), os.MkdirAll(overlay.Work, 0o755)); err != nil {
+			return err
+		}
+		machine.Overlays = append(machine.Overlays, overlay)
 	}
+	machine.Tmpfs = append(machine.Tmpfs, "/run")
+	binds := []spec.Bind{{From: filepath.Join(dir, "log"), To: "/var/log"}}
 	for _, g := range groups() {
 		for name := range g.packages {
 			binds = append(binds, spec.Bind{From: filepath.Dir(c.record.Programs[name]), To: path.Join(binDir, g.name), ReadOnly: true})
@@ -150,6 +151,9 @@ func (c *Cluster) furnish(dir string, machine *spec.Machine) error {
 	machine.Binds = append(binds, machine.Binds...)
 	return nil
 }
+
+// views are the host's folders that a machine sees and may change for itself.
+func views() []string { return []string{"/etc", "/usr/local"} }
 
 // file writes a file that a machine sees as to, and cannot change.
 func (c *Cluster) file(name, to, content string) (spec.Bind, error) {

@@ -36,14 +36,25 @@ func needed() map[string]string {
 	}
 }
 
+// errNotRoot is the error of NeedRoot.
+var errNotRoot = errors.New("a cluster needs root, which makes its namespaces and control groups and alone sees them: run this as root, with sudo for one")
+
+// NeedRoot returns an error unless the caller is root.
+func NeedRoot() error {
+	if os.Geteuid() != 0 {
+		return errNotRoot
+	}
+	return nil
+}
+
 // Missing returns nil if this machine can run a cluster, and else an error that
 // says what it lacks and what to do.
 func Missing() error {
 	if runtime.GOOS != "linux" {
 		return fmt.Errorf("a cluster needs Linux, and this is %s", runtime.GOOS)
 	}
-	if os.Geteuid() != 0 {
-		return errors.New("a cluster needs root: it makes namespaces and control groups")
+	if err := NeedRoot(); err != nil {
+		return err
 	}
 	if _, err := exec.LookPath("go"); err != nil {
 		return errors.New("a cluster needs the go command, to build its programs")

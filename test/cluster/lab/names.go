@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 )
 
 // StateEnv names the environment variable that moves the state folder.
@@ -30,10 +31,29 @@ func checkName(name string) error {
 // not taken down: $FIREBREAK_CLUSTER_STATE, or /var/lib/firebreak-cluster. Its
 // file system must be one that overlayfs can write to, such as ext4 or xfs.
 func StateDir() (string, error) {
-	if dir := os.Getenv(StateEnv); dir != "" {
-		return filepath.Abs(dir)
+	dir := os.Getenv(StateEnv)
+	if dir == "" {
+		return "/var/lib/firebreak-cluster", nil
 	}
-	return "/var/lib/firebreak-cluster", nil
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	real := resolve(dir)
+	for _, shown := range []string{"/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/dev/", "/sys/", "/proc/"} {
+		if strings.HasPrefix(real+"/", shown) {
+			return "", fmt.Errorf("%s=%s: nodes are shown the host's %s, and would read the cluster's keys there; name a folder elsewhere", StateEnv, dir, shown)
+		}
+	}
+	return dir, nil
+}
+
+// resolve follows the links in a path, of which the end may not exist yet.
+func resolve(dir string) string {
+	if real, err := filepath.EvalSymlinks(dir); err == nil || dir == "/" {
+		return real
+	}
+	return filepath.Join(resolve(filepath.Dir(dir)), filepath.Base(dir))
 }
 
 func cgroupName(cluster string) string { return "/" + prefix + cluster }

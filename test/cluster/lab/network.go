@@ -97,7 +97,9 @@ func (c *Cluster) wireNode(ctx context.Context, name string, number, pid, contro
 func (c *Cluster) route(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refresh()
+	if err := c.refresh(); err != nil {
+		return err
+	}
 	for name, m := range c.record.Machines {
 		if !m.Wired || !m.First.alive() {
 			continue

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +17,9 @@ import (
 // record is what is known of a cluster, in a file of its folder. It is written
 // before what it tells of is made, so that it never tells too little.
 type record struct {
-	Name    string
+	Name string
+	// ID tells the cluster from others of its name, before and after it.
+	ID      string
 	Index   int
 	Created time.Time
 	// Kubernetes is the version that the cluster runs.
@@ -105,7 +108,8 @@ func (r record) write(dir string) error {
 }
 
 // claim makes the folder of a new cluster and gives it an index that no other
-// cluster of the state folder has.
+// cluster of the state folder has, and none that is up in another. The caller
+// holds the name's lock.
 func claim(ctx context.Context, state, name string) (record, string, error) {
 	unlock, err := lockState(ctx, state)
 	if err != nil {
@@ -116,10 +120,20 @@ func claim(ctx context.Context, state, name string) (record, string, error) {
 	if err != nil {
 		return record{}, "", err
 	}
-	used := map[int]bool{}
+	var dirs []string
 	for _, other := range names {
-		r, err := readRecord(filepath.Join(state, other))
-		if err == nil {
+		dirs = append(dirs, filepath.Join(state, other))
+	}
+	all, err := keepers()
+	if err != nil {
+		return record{}, "", err
+	}
+	for _, k := range all {
+		dirs = append(dirs, k.dir)
+	}
+	used := map[int]bool{}
+	for _, other := range dirs {
+		if r, err := readRecord(other); err == nil {
 			used[r.Index] = true
 		}
 	}
@@ -133,7 +147,7 @@ func claim(ctx context.Context, state, name string) (record, string, error) {
 		}
 		dir := filepath.Join(state, name)
 		r := record{
-			Name: name, Index: index, Created: time.Now(), Kubernetes: Kubernetes,
+			Name: name, ID: rand.Text(), Index: index, Created: time.Now(), Kubernetes: Kubernetes,
 			Owner: self(), Machines: map[string]machineRecord{},
 		}
 		return r, dir, errors.Join(os.MkdirAll(dir, 0o755), r.write(dir))

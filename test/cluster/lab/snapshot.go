@@ -17,7 +17,7 @@ import (
 type Snapshot map[string]bool
 
 // TakeSnapshot looks at the host's named network namespaces, links, addresses,
-// routes, mounts, control groups, firewall rules and those kernel settings that
+// routes, mounts, control groups, firewall rules, files in the usual folders, and those kernel settings that
 // a kubelet or kube-proxy is known to change; and at every process that runs a
 // program of the cache folder or is in a control group of a cluster, with its
 // namespaces.
@@ -59,7 +59,34 @@ func TakeSnapshot(ctx context.Context) (Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.addFiles(); err != nil {
+		return nil, err
+	}
 	return s, s.addProcesses()
+}
+
+// addFiles adds what there is in the folders that programs and pods like to
+// write to, but for the state folder. /tmp is too busy to tell anything.
+func (s Snapshot) addFiles() error {
+	state, err := StateDir()
+	if err != nil {
+		return err
+	}
+	for _, dir := range []string{
+		"/", "/boot", "/dev", "/dev/shm", "/etc", "/home", "/media", "/mnt", "/opt", "/root", "/srv", "/usr", "/usr/lib", "/usr/libexec",
+		"/usr/local", "/usr/local/bin", "/var", "/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp",
+	} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // not every machine has all of them
+		}
+		for _, entry := range entries {
+			if name := filepath.Join(dir, entry.Name()); name != state {
+				s.add("file", name)
+			}
+		}
+	}
+	return nil
 }
 
 func (s Snapshot) add(kind, lines string) {

@@ -36,6 +36,24 @@ func List(ctx context.Context) ([]Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	names, err := knownNames(state)
+	if err != nil {
+		return nil, err
+	}
+	var list []Status
+	for _, name := range names {
+		s, err := status(ctx, state, name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}
+
+// knownNames lists the clusters that anything shows: folders, control groups and
+// links, the latter two also of other state folders.
+func knownNames(state string) ([]string, error) {
 	names, err := clusterNames(state)
 	if err != nil {
 		return nil, err
@@ -55,15 +73,7 @@ func List(ctx context.Context) ([]Status, error) {
 		names = append(names, strings.TrimPrefix(filepath.Base(link), linkPrefix))
 	}
 	slices.Sort(names)
-	var list []Status
-	for _, name := range slices.Compact(names) {
-		s, err := status(ctx, state, name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, s)
-	}
-	return list, nil
+	return slices.Compact(names), nil
 }
 
 func status(ctx context.Context, state, name string) (Status, error) {
@@ -73,13 +83,22 @@ func status(ctx context.Context, state, name string) (Status, error) {
 		return s, err
 	}
 	s.Memory = memory(pids)
-	c, err := Open(name)
+	home := state
+	if other, err := elsewhere(state, name); err != nil {
+		return s, err
+	} else if other != "" {
+		home = other
+	}
+	c, err := openIn(home, name)
 	if err != nil {
 		return s, nil // remains of one that never came up
 	}
 	s.Owner = fmt.Sprintf("dies with process %d", c.record.Owner.PID)
 	if c.record.Released {
 		s.Owner = "stays until down"
+	}
+	if home != state {
+		s.Owner += fmt.Sprintf("; belongs to another state folder, %s=%s", StateEnv, home)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()

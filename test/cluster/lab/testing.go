@@ -2,10 +2,8 @@ package lab
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,8 +17,9 @@ import (
 const LogsEnv = "FIREBREAK_CLUSTER_LOGS"
 
 // Require skips a test where a cluster cannot run, with the reason. If CI is
-// set, the test fails instead: there, a missing package is a mistake. It does
-// not build the programs, since go test ends a test after ten minutes.
+// set, the test fails instead: there, a missing package is a mistake. Who is not
+// root cannot help it, and is skipped there too. It does not build the programs,
+// since go test ends a test after ten minutes.
 func Require(t testing.TB) {
 	t.Helper()
 	err := Missing()
@@ -30,28 +29,28 @@ func Require(t testing.TB) {
 			err = errors.New("the cluster's programs are not built: run `go run ./test/cluster build` once, which takes about 13 minutes")
 		}
 	}
-	if err != nil && os.Getenv("CI") != "" {
+	if err == nil {
+		return
+	}
+	if mistake(err, os.Getenv("CI") != "") {
 		t.Fatal(err)
 	}
-	if err != nil {
-		t.Skipf("skipped: %v", err)
-	}
+	t.Skipf("skipped: %v", err)
 }
+
+// mistake says whether a test must fail, and not be skipped, for what a cluster
+// lacks.
+func mistake(err error, ci bool) bool { return ci && !errors.Is(err, errNotRoot) }
 
 // Start starts a cluster for a test and takes it down when the test ends. It
 // does what Require does first. When the test fails, the logs and
 // the cluster's objects are kept and their folder is printed. A Name is not
-// needed: each test has one of its own, the same in each run, so that a run
-// cleans up after the one before it, however that ended.
+// needed: without one, it is that of NameFor.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	Require(t)
 	if options.Name == "" {
-		dir, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		options.Name = fmt.Sprintf("t-%.5x", sha256.Sum256([]byte(dir+" "+t.Name())))
+		options.Name = NameFor(t)
 	}
 	if options.Out == nil {
 		options.Out = t.Output()

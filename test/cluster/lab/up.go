@@ -56,6 +56,11 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	unlock, err := lockName(ctx, options.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	if err := makeWay(ctx, state, options.Name); err != nil {
 		return nil, err
 	}
@@ -64,7 +69,8 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	c := newCluster(r, dir, options.Out)
-	if err := c.up(ctx, options, programs); err != nil {
+	if err := c.up(ctx, options, programs, unlock); err != nil {
+		unlock()
 		// Not ctx, which may be what ended it.
 		err = errors.Join(err, c.end(context.Background(), true))
 		return nil, fmt.Errorf("cluster %s: %w\nwhat its programs said is in %s until the next up or down", c.name, err, c.Logs())
@@ -72,7 +78,8 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
-func (c *Cluster) up(ctx context.Context, options Options, programs Programs) error {
+// up calls settled when everybody can see that there is a cluster of this name.
+func (c *Cluster) up(ctx context.Context, options Options, programs Programs, settled func()) error {
 	started := time.Now()
 	since := func() time.Duration { return time.Since(started).Round(100 * time.Millisecond) }
 	err := c.change(func(r *record) {
@@ -92,7 +99,7 @@ func (c *Cluster) up(ctx context.Context, options Options, programs Programs) er
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := c.startMachines(ctx, cancel, options); err != nil {
+	if err := c.startMachines(ctx, cancel, options, settled); err != nil {
 		return err
 	}
 	c.say("%s: %d nodes Ready after %s", c.name, options.Nodes, since())
@@ -104,7 +111,7 @@ func (c *Cluster) up(ctx context.Context, options Options, programs Programs) er
 
 // startMachines starts all machines at once: nodes get as far as they can
 // without an API server.
-func (c *Cluster) startMachines(ctx context.Context, cancel context.CancelCauseFunc, options Options) error {
+func (c *Cluster) startMachines(ctx context.Context, cancel context.CancelCauseFunc, options Options, settled func()) error {
 	started := time.Now()
 	if err := c.makeControlPKI(); err != nil {
 		return err
@@ -116,6 +123,7 @@ func (c *Cluster) startMachines(ctx context.Context, cancel context.CancelCauseF
 	if err != nil {
 		return err
 	}
+	settled()
 	var names []string
 	for range options.Nodes {
 		name, err := c.reserveNode(options.Node)
@@ -153,8 +161,12 @@ func (c *Cluster) startMachines(ctx context.Context, cancel context.CancelCauseF
 	return errors.Join(errs...)
 }
 
-// makeWay removes what a dead cluster of that name has left.
+// makeWay removes what a dead cluster of that name has left. The caller holds
+// the name's lock.
 func makeWay(ctx context.Context, state, name string) error {
+	if err := ours(state, name); err != nil {
+		return err
+	}
 	dir := filepath.Join(state, name)
 	r, err := readRecord(dir)
 	if err == nil && r.Owner.alive() && r.Owner != self() && !r.Released {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"syscall"
 	"time"
@@ -20,6 +21,10 @@ const patience = 10 * time.Second
 
 // outer runs a machine until it ends or its leash does.
 func outer(file string, machine spec.Machine) error {
+	// An owner who died does not read. Heard of, the signal kills nobody, and
+	// the write fails instead: then the machine is ended in order. It is not
+	// ignored, which programs would inherit.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	system := path.Join(machine.Cgroup, spec.System)
 	if err := cgroup.Create(system); err != nil {
 		return err

@@ -2,9 +2,11 @@
 // runs it, and what is said on the two pipes between them.
 package spec
 
-// Machine is one machine: namespaces of its own, a file tree that is the
-// host's but for the folders named here, and the programs that it runs.
+// Machine is one machine: namespaces of its own, a file tree of its own with the
+// host's programs and libraries, and the programs that it runs.
 type Machine struct {
+	// Root is the host's folder that becomes the root of the file tree.
+	Root string
 	// Hostname is the machine's name.
 	Hostname string
 	// Cgroup is the control group that holds all of the machine's processes:
@@ -14,10 +16,11 @@ type Machine struct {
 	// would go by itself, but only with the last connection of the machine's
 	// dead processes, which the kernel closes in minutes.
 	HostLink string
-	// Binds are put in place first, in their order.
-	Binds []Bind
-	// Overlays are writable views of folders of the host.
+	// Overlays are writable views of folders of the host. One that the host
+	// does not have is left out.
 	Overlays []Overlay
+	// Binds are put in place last, in their order.
+	Binds []Bind
 	// Tmpfs are folders that are empty at every start.
 	Tmpfs []string
 	// Sysctls are set in the machine's network namespace: names with slashes,
