@@ -65,19 +65,31 @@ func (r Run) Report() Report {
 }
 
 // lostInAll are the questions that all clients lost; nil where those of one of
-// them are not known, or nobody's are.
+// them are not known, or nobody's are. A client of whose few drilled questions the
+// servers had room for none is taken to have lost as many of them as all others
+// did, as long as such are few.
 func (r Run) lostInAll() *int {
-	sum := 0
+	sum, judged, unsampled := 0, 0, 0
 	for _, u := range r.Unheard {
 		if u.Server == r.Spec.Server && u.From == nil {
 			return nil
 		}
 	}
 	for _, c := range r.Clients {
-		if c.Lost == nil {
+		switch {
+		case c.Lost != nil:
+			sum, judged = sum+*c.Lost, judged+c.Drilled
+		case c.LostSampled:
+			unsampled += c.Drilled
+		default:
 			return nil
 		}
-		sum += *c.Lost
+	}
+	if unsampled > 0 {
+		if unsampled > (judged+unsampled)/10 {
+			return nil
+		}
+		sum += (sum*unsampled + judged/2) / judged
 	}
 	return &sum
 }

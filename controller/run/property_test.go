@@ -196,7 +196,7 @@ func TestLost(t *testing.T) {
 		{"the other kept fewer", protocol.RecordedClient{DrilledQuestions: 2, Samples: []protocol.Sample{drilled(4, t0), drilled(8, t0)}},
 			protocol.RecordedClient{SampleBits: 3, Samples: []protocol.Sample{answered(8, t0+1000)}}, 0, 0, true},
 		{"nothing comparable was kept", protocol.RecordedClient{DrilledQuestions: 7, Samples: []protocol.Sample{drilled(4, t0)}},
-			protocol.RecordedClient{SampleBits: 3}, 0, notKnown, false},
+			protocol.RecordedClient{SampleBits: 3}, 0, notKnown, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n, sampled := lost(c.here, w("a", 0, 0, c.here), []*witness{w("b", c.offset, 0, c.there)}, "x")
@@ -208,5 +208,28 @@ func TestLost(t *testing.T) {
 				t.Errorf("lost %d (sampled %v), want %d (%v)", got, sampled, c.lost, c.sampled)
 			}
 		})
+	}
+}
+
+// The sum is known where each part is, or where what is not is little and for lack
+// of room alone.
+func TestLostInAll(t *testing.T) {
+	n := func(n int) *int { return &n }
+	all := ClientReport{Drilled: 95, Lost: n(19)}
+	for name, c := range map[string]struct {
+		clients []ClientReport
+		want    *int
+	}{
+		"each is known":             {[]ClientReport{all, {Drilled: 5, Lost: n(5)}}, n(24)},
+		"of a few nothing was kept": {[]ClientReport{all, {Drilled: 5, LostSampled: true}}, n(20)},
+		"of many nothing was kept":  {[]ClientReport{all, {Drilled: 50, LostSampled: true}}, nil},
+		"of all":                    {[]ClientReport{{Drilled: 5, LostSampled: true}}, nil},
+		"one is not known":          {[]ClientReport{all, {Drilled: 5}}, nil},
+		"nobody":                    {nil, n(0)},
+	} {
+		got := Run{Clients: c.clients}.lostInAll()
+		if (got == nil) != (c.want == nil) || got != nil && *got != *c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

@@ -203,7 +203,8 @@ func (r *Run) followedAt(w *witness, c protocol.RecordedClient, first, until, sl
 // after its last one. An answer of the drilled server itself counts too: it came
 // back in time for that question, so the client did not lose it. Where a server had no room for all, only the
 // questions that every server kept are compared, and the count is scaled up to
-// all drilled questions and said to be sampled; nil where there is nothing to compare.
+// all drilled questions and said to be sampled; nil where there is nothing to
+// compare, and then sampled if that is for lack of room.
 func lost(here protocol.RecordedClient, drilled *witness, others []*witness, addr string) (n *int, sampled bool) {
 	bits := here.SampleBits
 	until := drilled.at(here.SamplesUntilMs)
@@ -246,7 +247,7 @@ func lost(here protocol.RecordedClient, drilled *witness, others []*witness, add
 	case kept >= total:
 		return &missing, false
 	case kept == 0:
-		return nil, false
+		return nil, bits > 0
 	}
 	scaled := (missing*total + kept/2) / kept
 	return &scaled, true

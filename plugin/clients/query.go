@@ -34,6 +34,7 @@ type Ticket struct {
 	gen      uint32
 	state    ticketState
 	retry    bool
+	resent   bool // the very packet was there before
 }
 
 type ticketState uint8

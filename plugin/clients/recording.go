@@ -138,19 +138,25 @@ func (c *recordedClient) answered(question uint64, failed bool, ms int64) {
 	if c.FirstDrilledMs != 0 && c.AnsweredAfterMs == 0 {
 		c.AnsweredAfterMs = ms
 	}
-	c.asks.add(question, false, c.rec.since(ms), c.rec.samples)
+	c.asks.add(question, false, false, c.rec.since(ms), c.rec.samples)
 }
 
-func (c *recordedClient) drill(question uint64, again bool, ms int64) {
+func (c *recordedClient) drill(question uint64, again, resent bool, ms int64) {
 	c.Drilled++
-	if !again {
+	joined, kept := c.asks.add(question, true, resent, c.rec.since(ms), c.rec.samples)
+	if kept && !joined || !kept && !again {
 		c.DrilledQuestions++
 	}
 	if c.FirstDrilledMs == 0 {
 		c.FirstDrilledMs = ms
 	}
 	c.LastDrilledMs = ms
-	c.asks.add(question, true, c.rec.since(ms), c.rec.samples)
+}
+
+// heldAndAnswered notes that a drilled question was held until the drill ended,
+// and got its answer then.
+func (c *recordedClient) heldAndAnswered(question uint64, ms int64) {
+	c.asks.held(question, c.rec.since(ms), c.rec.samples)
 }
 
 // since is ms after the recording began; 0 if the wall clock was put back.

@@ -188,7 +188,7 @@ func TestSamplesMergeWithoutLoss(t *testing.T) {
 		now := uint32(0)
 		for range rapid.IntRange(1, 200).Draw(t, "answers") {
 			now += rapid.Uint32Range(0, 12_000).Draw(t, "pause")
-			s.add(42, false, now, 1000)
+			s.add(42, false, false, now, 1000)
 			answers = append(answers, now)
 		}
 		if s.until != 0 || s.bits != 0 {
@@ -218,9 +218,9 @@ func TestSamplesThin(t *testing.T) {
 		hashes := rapid.SliceOfNDistinct(rapid.Uint64(), 200, 400, rapid.ID).Draw(t, "hashes")
 		var here, there samples
 		for i, h := range hashes {
-			here.add(h, true, uint32(i), 64)
+			here.add(h, true, false, uint32(i), 64)
 			if i%3 == 0 {
-				there.add(h, false, uint32(i), 64)
+				there.add(h, false, false, uint32(i), 64)
 			}
 		}
 		if here.until != 0 || there.until != 0 {
@@ -236,10 +236,10 @@ func TestSamplesThin(t *testing.T) {
 		}
 		want := 0
 		for i, h := range hashes {
-			if kept(h, here.bits) != has[h] {
+			if keeps(h, here.bits) != has[h] {
 				t.Fatalf("hash %x: kept is %v", h, has[h])
 			}
-			if i%3 == 0 && kept(h, bits) {
+			if i%3 == 0 && keeps(h, bits) {
 				want++
 				if !has[h] {
 					t.Fatalf("hash %x is kept there and not here", h)
@@ -248,7 +248,7 @@ func TestSamplesThin(t *testing.T) {
 		}
 		got := 0
 		for _, s := range there.list {
-			if kept(s.hash, bits) {
+			if keeps(s.hash, bits) {
 				got++
 			}
 		}
@@ -262,7 +262,7 @@ func TestSamplesThin(t *testing.T) {
 func TestSamplesOfOneQuestion(t *testing.T) {
 	var s samples
 	for i := range uint32(100) {
-		s.add(42, false, i*10_000, 64)
+		s.add(42, false, false, i*10_000, 64)
 	}
 	if len(s.list) != 64 || s.bits != 0 || s.until != 64*10_000 {
 		t.Errorf("%d samples, bits %d, until %d; want 64, 0, %d", len(s.list), s.bits, s.until, 64*10_000)

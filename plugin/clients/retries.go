@@ -89,12 +89,13 @@ func (r *retryTable) at(i uint32, hash uint64) *retrySlot {
 	return &r.slots[i]
 }
 
-// asked notes a query and says whether it is a retry.
+// asked notes a query and says whether it is a retry, and whether it is the very
+// packet again.
 //
 // An exact packet is only looked for on UDP: there it is a stub's resend. Over a
 // connection the port stays and DoH and DoQ always use ID 0, so the second of
 // two honest questions would look like one.
-func (r *retryTable) asked(question uint64, packet uint16, stream bool, nowMs uint32) (slot uint32, retry, lost bool) {
+func (r *retryTable) asked(question uint64, packet uint16, stream bool, nowMs uint32) (slot uint32, retry, resent, lost bool) {
 	slot, fresh, lost := r.touch(question, nowMs)
 	s := &r.slots[slot]
 	if fresh {
@@ -107,9 +108,9 @@ func (r *retryTable) asked(question uint64, packet uint16, stream bool, nowMs ui
 	}
 	s.held |= retryPending
 	if !stream {
-		retry = s.packet(packet) || retry
+		resent = s.packet(packet)
 	}
-	return slot, retry, lost
+	return slot, retry || resent, resent, lost
 }
 
 // packet notes a packet of the question, and says whether it was there already.

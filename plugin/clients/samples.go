@@ -28,13 +28,19 @@ type samples struct {
 	until uint32 // nothing was added after; 0: nothing is missing
 }
 
-func kept(hash uint64, bits int) bool { return hash&(1<<bits-1) == 0 }
+func keeps(hash uint64, bits int) bool { return hash&(1<<bits-1) == 0 }
 
 // add notes that a question was drilled or answered, ms after the recording
-// began. room is the most samples to keep.
-func (s *samples) add(hash uint64, drilled bool, ms uint32, room int) {
-	if !kept(hash, s.bits) {
-		return
+// began. room is the most samples to keep. It says whether it stands in a sample
+// that was there, and whether it stands anywhere.
+//
+// A drilled question's retries stand in its sample: the very packet again, however
+// often, and any other copy within the window of the first. A copy after that is
+// no retry of a resolver that is still at it, but the next lookup of somebody who
+// asks the same over and over.
+func (s *samples) add(hash uint64, drilled, resent bool, ms uint32, room int) (joined, kept bool) {
+	if !keeps(hash, s.bits) {
+		return false, false
 	}
 	gap := uint32(answeredGap / time.Millisecond)
 	if drilled {
@@ -42,21 +48,39 @@ func (s *samples) add(hash uint64, drilled bool, ms uint32, room int) {
 	}
 	for i := len(s.list) - 1; i >= 0; i-- {
 		have := &s.list[i]
-		if have.hash == hash && have.drilled == drilled && ms <= have.last+gap {
-			have.last = max(have.last, ms)
-			return
+		if have.hash != hash || have.drilled != drilled || ms > have.last+gap {
+			continue
 		}
+		if drilled && !resent && ms > have.first+gap {
+			continue
+		}
+		have.last = max(have.last, ms)
+		return true, true
 	}
 	if s.until != 0 {
-		return
+		return false, false
 	}
 	if len(s.list) >= room && !s.thin(room) {
 		s.until = max(ms, 1)
-		return
+		return false, false
 	}
-	if kept(hash, s.bits) {
-		s.list = append(s.list, sample{hash: hash, drilled: drilled, first: ms, last: ms})
+	if !keeps(hash, s.bits) {
+		return false, false
 	}
+	s.list = append(s.list, sample{hash: hash, drilled: drilled, first: ms, last: ms})
+	return false, true
+}
+
+// held notes that a drilled question got its answer when the drill ended: its
+// client was still waiting for it.
+func (s *samples) held(hash uint64, ms uint32, room int) {
+	for i := len(s.list) - 1; i >= 0; i-- {
+		if have := &s.list[i]; have.hash == hash && have.drilled {
+			have.last = max(have.last, ms)
+			break
+		}
+	}
+	s.add(hash, false, false, ms, room)
 }
 
 // thin keeps fewer questions, by their hashes, so that every server keeps the
@@ -65,7 +89,7 @@ func (s *samples) thin(room int) bool {
 	for bits := s.bits + 1; bits < 32; bits++ {
 		n := 0
 		for i := range s.list {
-			if kept(s.list[i].hash, bits) {
+			if keeps(s.list[i].hash, bits) {
 				n++
 			}
 		}
@@ -77,7 +101,7 @@ func (s *samples) thin(room int) bool {
 		}
 		left := s.list[:0]
 		for _, have := range s.list {
-			if kept(have.hash, bits) {
+			if keeps(have.hash, bits) {
 				left = append(left, have)
 			}
 		}

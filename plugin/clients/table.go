@@ -170,7 +170,7 @@ func (t *Table) Query(q Query, now Moment) (tk Ticket) {
 	s := t.shardOf(h)
 	s.mu.Lock()
 	var lost bool
-	tk.slot, tk.retry, lost = s.retries.asked(pair, t.seed.packet(q.Port, q.ID), q.Stream, monoMs(now.Mono))
+	tk.slot, tk.retry, tk.resent, lost = s.retries.asked(pair, t.seed.packet(q.Port, q.ID), q.Stream, monoMs(now.Mono))
 	s.count.queries++
 	if lost {
 		s.count.retriesLost++
@@ -199,10 +199,11 @@ func (t *Table) Query(q Query, now Moment) (tk Ticket) {
 }
 
 // Answered counts the answer to a query, with its response code. The second one
-// of the same query is not counted. Of a query that a drill had taken none is:
-// if the drill has ended and it was answered after all, the client asks no longer
-// in vain, and that is all (a drill's own refusal is not reported here). Report it before it is sent: a client may ask again before a later report
-// gets here, and would seem to repeat an unanswered question.
+// of the same query is not counted. Of a query that a drill had taken none is: if
+// the drill has ended and it was answered after all, its question is not lost, and
+// that is all (a drill's own refusal is not reported here). Report it before it is
+// sent: a client may ask again before a later report gets here, and would seem to
+// repeat an unanswered question.
 func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 	if tk.state != ticketOpen && tk.state != ticketDrilled {
 		return
@@ -216,12 +217,15 @@ func (t *Table) Answered(tk *Ticket, rcode int, truncated bool, now Moment) {
 			slot.held = retryTruncated
 		}
 	}
+	failed := isError(rcode)
 	if tk.state == ticketDrilled {
+		if r := s.rec.of(tk.addr, t.entryOf(tk), now); r != nil && !failed {
+			r.heldAndAnswered(tk.question, now.Ms)
+		}
 		return
 	}
 	tk.state = ticketAnswered
 	s.count.answer(rcode, now.Mono-tk.began, now.Ms)
-	failed := isError(rcode)
 	e := t.entryOf(tk)
 	if e != nil {
 		e.answers++
@@ -279,7 +283,7 @@ func (t *Table) Drilled(tk *Ticket, now Moment) {
 	}
 	s.count.drilled++
 	if r := s.rec.of(tk.addr, t.entryOf(tk), now); r != nil {
-		r.drill(tk.question, again, now.Ms)
+		r.drill(tk.question, again, tk.resent, now.Ms)
 	}
 }
 

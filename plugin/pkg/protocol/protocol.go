@@ -222,7 +222,9 @@ type RecordedClient struct {
 }
 
 // Sample is a question of one client: drilled here, or answered here. Retries
-// of a drilled question stand in the same sample (LastMs).
+// of a drilled question stand in the same sample (LastMs): the very packet again,
+// and other copies within 6 s of the first. One that was held until the drill
+// ended and was answered then lasts until its answer.
 //
 // Answers to one question that are at most 5 s apart stand in one sample too.
 // That hides nothing from whoever looks for the answer to a drilled question

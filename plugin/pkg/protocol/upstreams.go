@@ -50,9 +50,9 @@ type OutageOrder struct {
 	DurationSeconds int        `json:"durationSeconds"` // MinDrillSeconds to MaxDrillSeconds
 	// Lease says that whoever gives the order sends it again while it is to last:
 	// it ends when that has not been for LeaseSeconds.
-	Lease bool `json:"lease,omitempty"`
-	By              string     `json:"by"`
-	Reason          string     `json:"reason"`
+	Lease  bool   `json:"lease,omitempty"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
 }
 
 // OutageState is an outage as its server sees it. Ended is nil while it runs.
@@ -67,5 +67,5 @@ type OutageState struct {
 	LeaseEnds *time.Time `json:"leaseEnds,omitempty"`
 	Ended     *time.Time `json:"ended,omitempty"`
 	End       DrillEnd   `json:"end,omitempty"`
-	Hit     uint64     `json:"hit"` // questions and probes that it took
+	Hit       uint64     `json:"hit"` // questions and probes that it took
 }
