@@ -1,6 +1,9 @@
 package run
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Above these shares of what clients get from the other servers, they are no
 // servers to send anybody to, whatever is usual for them. REFUSED is often
@@ -16,6 +19,8 @@ type Usual struct {
 	Answers  uint64 `json:"answers"`
 	ServFail uint64 `json:"servFail"`
 	Refused  uint64 `json:"refused"`
+	// Slow are those servers half of whose answers come too late.
+	Slow []string `json:"slow,omitempty"`
 }
 
 // tooMany says that these are not answers to rely on, "" where they are.
@@ -34,11 +39,15 @@ func (u *Usual) tooMany() string {
 				x.n, u.Answers, x.what, 100*share, 100*x.most)
 		}
 	}
+	if len(u.Slow) > 0 {
+		return fmt.Sprintf("half of the answers that clients got from %s just now took more than %.0f s: many clients give up before that, and with those they would have to do",
+			strings.Join(u.Slow, " and from "), tooSlow.Seconds())
+	}
 	return ""
 }
 
 // usual is what the run has read of the other servers so far.
 func (r *Run) usual() *Usual {
 	t := r.survivors((*Meter).baseline)
-	return &Usual{Answers: t.answers, ServFail: t.failed, Refused: t.errors_ - t.failed}
+	return &Usual{Answers: t.answers, ServFail: t.failed, Refused: t.errors_ - t.failed, Slow: r.slow((*Meter).baseline)}
 }

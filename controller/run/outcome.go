@@ -7,7 +7,7 @@ import (
 
 // findingOrder ranks findings: the first one there is the run's reason.
 var findingOrder = []Reason{
-	ErrorsOnSurvivors, RetriesRising, LatencyRising, MonitorLost, NoneHealthy, NotBack, NotAcknowledged,
+	ErrorsOnSurvivors, RetriesRising, LatencyRising, DenialsRising, AnswersTooSlow, MonitorLost, NoneHealthy, NotBack, NotAcknowledged,
 	ClientsStuck, Incomplete, NoEvidence, NotNoticed, NotMoved, SlowToNotice, SlowToMove,
 }
 
@@ -32,7 +32,7 @@ func (r *Run) conclude() {
 			return
 		}
 		v := r.verdicts()
-		r.Message = fmt.Sprintf("%s failed over, none is stuck", plural(v.Followed, "client", "clients"))
+		r.Message = plural(v.Followed, "client", "clients") + " failed over, " + v.stuckAllowed(r.Spec.Limits.Stuck)
 	}
 }
 
@@ -43,6 +43,7 @@ func (r *Run) findOut() {
 	} else {
 		r.findOutClients()
 	}
+	r.findOutAnswers()
 	r.findOutTimes()
 }
 
@@ -127,6 +128,17 @@ func (r *Run) verdicts() Verdicts {
 		}
 	}
 	return v
+}
+
+// stuckAllowed says how many are stuck in a run that passed.
+func (v Verdicts) stuckAllowed(limit int) string {
+	switch v.Stuck {
+	case 0:
+		return "none is stuck"
+	case 1:
+		return fmt.Sprintf("1 is stuck, which the limit allows (limits.stuck: %d)", limit)
+	}
+	return fmt.Sprintf("%d are stuck, which the limit allows (limits.stuck: %d)", v.Stuck, limit)
 }
 
 // coverage is followed / (followed + stuck), nil where nobody can be counted:

@@ -15,7 +15,7 @@ const (
 	DrillRunning   Reason = "DrillRunning"   // another drill is on
 	TooSoon        Reason = "TooSoon"        // another one ended less than the gap ago
 	RolloutRunning Reason = "RolloutRunning" // a rollout of the fleet is running, queued, paused or baking
-	IncidentOpen   Reason = "IncidentOpen"   // the fleet's health is severe, or an alert is firing
+	IncidentOpen   Reason = "IncidentOpen"   // the fleet's health is severe, an alert is firing, or the others' answers are no good
 	NoHeadroom     Reason = "NoHeadroom"     // the survivors would be above 80 % of their CPU limit
 	NoTargets      Reason = "NoTargets"      // no target was seen on the server in the last hour
 	OutOfBounds    Reason = "OutOfBounds"    // duration, mode, readiness, stage or a limit not allowed
@@ -29,6 +29,8 @@ const (
 	ErrorsOnSurvivors Reason = "ErrorsOnSurvivors" // SERVFAIL and REFUSED above their usual share
 	RetriesRising     Reason = "RetriesRising"     // the beginnings of an avalanche
 	LatencyRising     Reason = "LatencyRising"     // likewise
+	DenialsRising     Reason = "DenialsRising"     // NXDOMAIN far above its usual share
+	AnswersTooSlow    Reason = "AnswersTooSlow"    // half of the answers come when clients have given up
 	MonitorLost       Reason = "MonitorLost"       // three lookups of a monitor lost in a row
 	NoneHealthy       Reason = "NoneHealthy"       // no other healthy server is left
 	NotNoticed        Reason = "NotNoticed"        // nothing noticed by the end of the duration

@@ -127,14 +127,16 @@ type Finding struct {
 
 // Traffic is what clients had from the survivors over a span of time.
 type Traffic struct {
-	Seconds            float64 `json:"seconds"`
-	Queries            uint64  `json:"queries"`
-	Answers            uint64  `json:"answers"`
-	Errors             uint64  `json:"errors"`             // SERVFAIL and REFUSED
-	ErrorShare         float64 `json:"errorShare"`         // of the answers, 0 to 1
-	RetriesPerQuestion float64 `json:"retriesPerQuestion"` // queries per question: 1 is none
-	P50Ms              float64 `json:"p50Ms"`
-	P99Ms              float64 `json:"p99Ms"`
+	Seconds    float64 `json:"seconds"`
+	Queries    uint64  `json:"queries"`
+	Answers    uint64  `json:"answers"`
+	Errors     uint64  `json:"errors"`     // SERVFAIL and REFUSED
+	ErrorShare float64 `json:"errorShare"` // of the answers, 0 to 1
+	// DenialShare are NXDOMAIN, of the answers of those servers that count them.
+	DenialShare        *float64 `json:"denialShare"`        // 0 to 1; null where none of them does, or there was no answer
+	RetriesPerQuestion *float64 `json:"retriesPerQuestion"` // queries per question: 1 is none; null where nothing was asked
+	P50Ms              *float64 `json:"p50Ms"`              // upper bounds of the buckets that answers are counted in; null where there was none
+	P99Ms              *float64 `json:"p99Ms"`
 }
 
 // ServerReport is a survivor's traffic.

@@ -52,6 +52,8 @@ type simServer struct {
 	lastAnswer, lastProbe  time.Time
 	answersClients         bool
 	qps, errs, retries     uint64 // background traffic a second
+	denials, denied        uint64 // of it, and of all so far
+	older                  bool   // it does not count them
 	latency                float64
 	fail                   map[string]string // call → what comes back
 	stats                  protocol.Stats
@@ -131,6 +133,7 @@ func (v *simServer) restart(now time.Time) {
 		*u = simUpstream{addr: u.addr, zone: u.zone, keeps: u.keeps}
 	}
 	v.endedIDs = map[string]bool{}
+	v.denied = 0
 	v.stats = protocol.Stats{LatencyMs: make([]uint64, len(protocol.LatencyBoundsMs)+1)}
 }
 
@@ -153,6 +156,7 @@ func (s *sim) pass() {
 			v.lastProbe = s.now
 		}
 		v.count(v.qps, v.retries, v.errs, v.latency)
+		v.denied += v.denials
 		if v.answersClients && !v.unprobed {
 			v.lastAnswer = s.now
 		}
@@ -285,6 +289,9 @@ func (s *sim) observe() Observation {
 			st := v.stats
 			st.BootID, st.NowMs = v.bootID(), v.clock(s.now).UnixMilli()
 			st.LatencyMs = slices.Clone(st.LatencyMs)
+			if !v.older {
+				st.NXDomain = new(v.denied)
+			}
 			o.Stats[v.name] = st
 		}
 		if v.heard && slices.Contains(needs.Parts, v.name) && v.rec != nil && v.fail["part"] == "" {
@@ -643,6 +650,12 @@ func reportText(r Report) string {
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "finding %s: %s\n", f.Reason, f.Message)
 	}
+	for _, v := range r.Survivors {
+		if v.During.Answers == 0 && r.During != nil {
+			fmt.Fprintf(&b, "%s answered nobody: asked %s, P50 %s, P99 %s, NXDOMAIN %s\n", v.Name,
+				numberText(v.During.RetriesPerQuestion), numberText(v.During.P50Ms), numberText(v.During.P99Ms), numberText(v.During.DenialShare))
+		}
+	}
 	for _, c := range r.Clients {
 		fmt.Fprintf(&b, "%s %s drilled=%d lost=%s", c.Address, c.Verdict, c.Drilled, lostText(c.Lost))
 		if c.FailoverSeconds != nil {
@@ -676,6 +689,14 @@ func reportText(r Report) string {
 		fmt.Fprintf(&b, "clock error %d ms\n", r.ClockErrorMs)
 	}
 	return b.String()
+}
+
+// numberText is a figure, as a transcript has it.
+func numberText(f *float64) string {
+	if f == nil {
+		return "?"
+	}
+	return strconv.FormatFloat(*f, 'g', 3, 64)
 }
 
 // lostText is how many were lost, as a transcript has it.

@@ -121,6 +121,10 @@ func (s *sim) setServer(t *testing.T, d *datadriven.TestData, v *simServer, key 
 		v.qps = uint64(num(t, d, val))
 	case "errors":
 		v.errs = uint64(num(t, d, val))
+	case "denials":
+		v.denials = uint64(num(t, d, val))
+	case "older": // it does not count its denials
+		v.older = true
 	case "retries":
 		v.retries = uint64(num(t, d, val))
 	case "latency":

@@ -106,6 +106,8 @@ var stopRules = []stopRule{
 		}
 		return ""
 	}},
+	{Failed, DenialsRising, func(r *Run, _ *Observation, now time.Time) string { return r.judged(now, r.denialsRising) }},
+	{Failed, AnswersTooSlow, func(r *Run, _ *Observation, now time.Time) string { return r.judged(now, r.answersTooSlow) }},
 	{Failed, MonitorLost, func(r *Run, _ *Observation, _ time.Time) string {
 		if r.Spec.Readiness == protocol.ReadinessPass {
 			return "" // losses are what such a drill is to show: reported, no stop

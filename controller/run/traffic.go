@@ -53,6 +53,7 @@ type tally struct {
 	ms                                            int64
 	queries, questions, retries, answers, errors_ uint64
 	failed                                        uint64 // of errors_: SERVFAIL
+	denied, told                                  uint64 // NXDOMAIN, and the answers of those who count them
 	latency                                       []uint64
 }
 
@@ -72,6 +73,9 @@ func between(from, to protocol.Stats) tally {
 		failed:    to.ServFail - from.ServFail,
 		latency:   slices.Clone(to.LatencyMs),
 	}
+	if from.NXDomain != nil && to.NXDomain != nil {
+		t.denied, t.told = *to.NXDomain-*from.NXDomain, t.answers
+	}
 	for i := range min(len(t.latency), len(from.LatencyMs)) {
 		t.latency[i] -= from.LatencyMs[i]
 	}
@@ -86,6 +90,8 @@ func (t *tally) add(o tally) {
 	t.answers += o.answers
 	t.errors_ += o.errors_
 	t.failed += o.failed
+	t.denied += o.denied
+	t.told += o.told
 	if t.latency == nil {
 		t.latency = make([]uint64, len(o.latency))
 	}
@@ -100,6 +106,14 @@ func (t tally) errorShare() float64 {
 		return 0
 	}
 	return float64(t.errors_) / float64(t.answers)
+}
+
+// denialShare of the answers, 0 to 1.
+func (t tally) denialShare() float64 {
+	if t.told == 0 {
+		return 0
+	}
+	return float64(t.denied) / float64(t.told)
 }
 
 // perQuestion is how many queries a question took: 1 where nobody retried.
@@ -131,11 +145,17 @@ func (t tally) quantile(q float64) float64 {
 }
 
 func (t tally) traffic() Traffic {
-	return Traffic{
-		Seconds: float64(t.ms) / 1000, Queries: t.queries, Answers: t.answers, Errors: t.errors_,
-		ErrorShare: t.errorShare(), RetriesPerQuestion: t.perQuestion(),
-		P50Ms: t.quantile(0.50), P99Ms: t.quantile(0.99),
+	out := Traffic{Seconds: float64(t.ms) / 1000, Queries: t.queries, Answers: t.answers, Errors: t.errors_, ErrorShare: t.errorShare()}
+	if t.told > 0 {
+		out.DenialShare = new(t.denialShare())
 	}
+	if t.questions > 0 {
+		out.RetriesPerQuestion = new(t.perQuestion())
+	}
+	if t.answers > 0 {
+		out.P50Ms, out.P99Ms = new(t.quantile(0.50)), new(t.quantile(0.99))
+	}
+	return out
 }
 
 // survives reports whether clients are to be answered by the server while the

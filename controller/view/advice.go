@@ -81,7 +81,7 @@ func Advice(r run.Reason) string {
 	case run.RolloutRunning:
 		return "Wait for the rollout to finish: two changes at once cannot be told apart."
 	case run.IncidentOpen:
-		return "Solve the incident first. A drill is for quiet days."
+		return "Solve the incident first, or what is wrong with the other servers' answers. A drill is for quiet days."
 	case run.NoHeadroom:
 		return "Give the other servers more CPU, or add one: they could not carry this one's clients, in a drill or in a real failure."
 	case run.NoTargets:
@@ -99,6 +99,10 @@ func Advice(r run.Reason) string {
 		return "The other servers were too slow for their clients, who asked again. Add servers or CPU, or put the node cache in front; in a real failure this grows into an avalanche."
 	case run.LatencyRising:
 		return "The other servers slowed down under this server's clients. Add servers or CPU, or put the node cache in front."
+	case run.DenialsRising:
+		return "Look up the internal names with each of the other servers: one of them lacks a zone that this server has. Give it that zone, or take it out of the clients' resolv.conf."
+	case run.AnswersTooSlow:
+		return "Find out why the other servers take so long (an upstream that they wait for?). Until then their clients give up before they are answered."
 	case run.MonitorLost:
 		return "A lookup like those of ordinary clients failed three times in a row. Find out which server it asked, and why its second attempt did not help."
 	case run.NoneHealthy:

@@ -38,13 +38,13 @@ func failed() *run.Report {
 		Findings: []run.Finding{{Reason: run.ClientsStuck, Message: "1 client is stuck; none is allowed to be"},
 			{Reason: run.RetriesRising, Message: "survivors were asked 1.42 times per question for 3 s, 1.02 before"}},
 		Checks:   plan(true).Checks,
-		Baseline: &run.Traffic{Seconds: 30, Queries: 41233, Answers: 41233, Errors: 12, ErrorShare: 12.0 / 41233, RetriesPerQuestion: 1.02, P50Ms: 0.2, P99Ms: 3},
-		During:   &run.Traffic{Seconds: 60, Queries: 121904, Answers: 121900, Errors: 40, ErrorShare: 40.0 / 121900, RetriesPerQuestion: 1.42, P50Ms: 0.35, P99Ms: 15},
+		Baseline: &run.Traffic{Seconds: 30, Queries: 41233, Answers: 41233, Errors: 12, ErrorShare: 12.0 / 41233, DenialShare: new(0.412), RetriesPerQuestion: new(1.02), P50Ms: new(0.2), P99Ms: new(3.0)},
+		During:   &run.Traffic{Seconds: 60, Queries: 121904, Answers: 121900, Errors: 40, ErrorShare: 40.0 / 121900, DenialShare: new(0.4055), RetriesPerQuestion: new(1.42), P50Ms: new(0.35), P99Ms: new(15.0)},
 		Survivors: []run.ServerReport{
-			{Name: "ns2", Baseline: run.Traffic{Seconds: 30, Queries: 20500, Answers: 20500, Errors: 12, ErrorShare: 12.0 / 20500, RetriesPerQuestion: 1.02, P50Ms: 0.2, P99Ms: 3},
-				During: run.Traffic{Seconds: 60, Queries: 70904, Answers: 70900, Errors: 40, ErrorShare: 40.0 / 70900, RetriesPerQuestion: 1.5, P50Ms: 0.35, P99Ms: 15}},
-			{Name: "ns3", Baseline: run.Traffic{Seconds: 30, Queries: 20733, Answers: 20733, RetriesPerQuestion: 1.01, P50Ms: 0.2, P99Ms: 2},
-				During: run.Traffic{Seconds: 60, Queries: 51000, Answers: 51000, RetriesPerQuestion: 1.3, P50Ms: 0.2, P99Ms: 5}},
+			{Name: "ns2", Baseline: run.Traffic{Seconds: 30, Queries: 20500, Answers: 20500, Errors: 12, ErrorShare: 12.0 / 20500, DenialShare: new(0.412), RetriesPerQuestion: new(1.02), P50Ms: new(0.2), P99Ms: new(3.0)},
+				During: run.Traffic{Seconds: 60, Queries: 70904, Answers: 70900, Errors: 40, ErrorShare: 40.0 / 70900, DenialShare: new(0.4055), RetriesPerQuestion: new(1.5), P50Ms: new(0.35), P99Ms: new(15.0)}},
+			{Name: "ns3", Baseline: run.Traffic{Seconds: 30, Queries: 20733, Answers: 20733, RetriesPerQuestion: new(1.01), P50Ms: new(0.2), P99Ms: new(2.0)},
+				During: run.Traffic{Seconds: 60, Queries: 51000, Answers: 51000, RetriesPerQuestion: new(1.3), P50Ms: new(0.2), P99Ms: new(5.0)}},
 		},
 		Monitors: []run.MonitorReport{{Name: "www.example.com.", Lookups: 60, Lost: 1, Row: 1}},
 		Clients: []run.ClientReport{
@@ -81,8 +81,8 @@ func passed() *run.Report {
 func upstream() *run.Report {
 	s := fixtureSpec()
 	s.Stage, s.Upstream, s.Mode, s.Readiness, s.Exclude = run.StageUpstream, "10.0.0.53:53", run.ModeBlackhole, "", nil
-	before := run.Traffic{Seconds: 30, Queries: 3000, Answers: 2999, Errors: 3, ErrorShare: 3.0 / 2999, RetriesPerQuestion: 1, P50Ms: 0.2, P99Ms: 5}
-	during := run.Traffic{Seconds: 60, Queries: 6100, Answers: 6100, Errors: 6, ErrorShare: 6.0 / 6100, RetriesPerQuestion: 1.01, P50Ms: 0.2, P99Ms: 15}
+	before := run.Traffic{Seconds: 30, Queries: 3000, Answers: 2999, Errors: 3, ErrorShare: 3.0 / 2999, DenialShare: new(0.61), RetriesPerQuestion: new(1.0), P50Ms: new(0.2), P99Ms: new(5.0)}
+	during := run.Traffic{Seconds: 60, Queries: 6100, Answers: 6100, Errors: 6, ErrorShare: 6.0 / 6100, DenialShare: new(0.6), RetriesPerQuestion: new(1.01), P50Ms: new(0.2), P99Ms: new(15.0)}
 	return &run.Report{Schema: run.SchemaVersion, ID: s.ID, Fleet: s.Fleet, Server: s.Server, Phase: run.Done, Outcome: run.Passed, Reason: run.FailoverWorked,
 		Message: "ns1 ejected 10.0.0.53:53 after 0.8 s; of the 6100 answers to its clients meanwhile 6 were errors", Spec: s, Drilled: 31,
 		TimeToNoticeSeconds: ptr(0.81), TimeToMoveSeconds: ptr(0.9), HeldSeconds: ptr(59.1), BackSeconds: ptr(4.2), Started: ptr(start), Ended: ptr(after(60)),
@@ -108,6 +108,7 @@ func running() *run.Report {
 	r.Phase, r.Outcome, r.Reason, r.Message, r.Ended = run.Noticed, "", "", "", nil
 	r.TimeToMoveSeconds, r.HeldSeconds, r.BackSeconds, r.Findings, r.Coverage = nil, nil, nil, nil, nil
 	r.Timeline, r.Amended = r.Timeline[:4], false
+	r.Survivors[1].During = run.Traffic{Seconds: 20} // nobody has asked it
 	r.Clients[0].Lost, r.Clients[2].Lost = nil, nil
 	r.Clients = []run.ClientReport{r.Clients[0], r.Clients[2], {Address: "192.0.2.31", Name: "thermostat", Drilled: 9}, {Address: "192.0.2.24", Drilled: 1}}
 	r.ClientsTotal, r.Verdicts, r.Lost, r.LostSampled = 4, run.Verdicts{}, nil, false

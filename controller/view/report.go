@@ -356,7 +356,7 @@ func survivorTable(r *run.Report) Table {
 		{Field: "name", Head: "SERVER"}, {Field: "span", Head: "WHEN"},
 		{Field: "seconds", Head: "OVER", Right: true, Wide: true}, {Field: "queries", Head: "QUERIES", Right: true},
 		{Field: "answers", Head: "ANSWERS", Right: true, Wide: true}, {Field: "errors", Head: "ERRORS", Right: true},
-		{Field: "errorShare", Head: "ERROR SHARE", Right: true}, {Field: "retriesPerQuestion", Head: "ASKED PER QUESTION", Right: true},
+		{Field: "errorShare", Head: "ERROR SHARE", Right: true}, {Field: "denialShare", Head: "DENIAL SHARE", Right: true}, {Field: "retriesPerQuestion", Head: "ASKED PER QUESTION", Right: true},
 		{Field: "p50Ms", Head: "P50", Right: true}, {Field: "p99Ms", Head: "P99", Right: true},
 	}}
 	add := func(name, span string, x *run.Traffic) {
@@ -369,7 +369,8 @@ func survivorTable(r *run.Report) Table {
 		}
 		t.Rows = append(t.Rows, []Value{
 			plain(name), toned(span, Dim), plain(seconds(x.Seconds)), plain(count(x.Queries)), plain(count(x.Answers)), errors,
-			plain(share(x.ErrorShare)), plain(fmt.Sprintf("%.2f", x.RetriesPerQuestion)), plain(millis(x.P50Ms)), plain(millis(x.P99Ms)),
+			plain(share(x.ErrorShare)), plain(maybe(x.DenialShare, share)), plain(maybe(x.RetriesPerQuestion, hundredths)),
+			plain(maybe(x.P50Ms, millis)), plain(maybe(x.P99Ms, millis)),
 		})
 	}
 	if !r.Spec.OfUpstream() { // there it is one server

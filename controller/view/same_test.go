@@ -417,8 +417,9 @@ func reports() *rapid.Generator[*run.Report] {
 		}
 		flow := func() run.Traffic {
 			return run.Traffic{Seconds: rapid.Float64Range(0, 300).Draw(t, "span"), Queries: uint64(number("q")), Answers: uint64(number("a")), Errors: uint64(number("e")),
-				ErrorShare: rapid.Float64Range(0, 1).Draw(t, "share"), RetriesPerQuestion: rapid.Float64Range(1, 9).Draw(t, "rpq"),
-				P50Ms: rapid.Float64Range(0, 10000).Draw(t, "p50"), P99Ms: rapid.Float64Range(0, 10000).Draw(t, "p99")}
+				ErrorShare: rapid.Float64Range(0, 1).Draw(t, "share"), DenialShare: rapid.Ptr(rapid.Float64Range(0, 1), true).Draw(t, "denials"),
+				RetriesPerQuestion: rapid.Ptr(rapid.Float64Range(1, 9), true).Draw(t, "rpq"),
+				P50Ms:              rapid.Ptr(rapid.Float64Range(0, 10000), true).Draw(t, "p50"), P99Ms: rapid.Ptr(rapid.Float64Range(0, 10000), true).Draw(t, "p99")}
 		}
 		if rapid.Bool().Draw(t, "baseline") {
 			r.Baseline, r.During = ptr(flow()), ptr(flow())

@@ -40,10 +40,10 @@ func upstreamFigures(r *run.Report) []Pair {
 	if d := r.During; d != nil {
 		errors.Value = toned(share(d.ErrorShare), Good)
 		errors.Note = fmt.Sprintf("%s of %s answers to its clients", count(d.Errors), count(d.Answers))
-		slow.Value = plain(millis(d.P99Ms))
+		slow.Value = plain(maybe(d.P99Ms, millis))
 		if b := r.Baseline; b != nil {
 			errors.Note += ", before " + share(b.ErrorShare)
-			slow.Note = "of its answers; before " + millis(b.P99Ms)
+			slow.Note = "of its answers; before " + maybe(b.P99Ms, millis)
 			if d.ErrorShare > b.ErrorShare {
 				errors.Value.Tone = Warn
 			}
@@ -137,7 +137,9 @@ func adviceUpstream(r run.Reason) string {
 		return "Drill an upstream that is asked, when clients are busy: one that nobody needs can die unnoticed, here as in earnest."
 	case run.ErrorsOnSurvivors:
 		return "Look at what the server answered its clients with SERVFAIL or REFUSED: the other upstreams cannot answer something that this one can, or a limit was too low for them."
-	case run.RetriesRising, run.LatencyRising:
+	case run.DenialsRising:
+		return "Look up with each of the other upstreams the names that this one knows: give them its zones, or send those zones to it alone by a stanza of their own."
+	case run.RetriesRising, run.LatencyRising, run.AnswersTooSlow:
 		return "The other upstreams were too slow for this one's share. Add one, or look at what slows them down."
 	case run.NotNoticed:
 		return "The server went on asking an upstream that was away. See what it knows of it: `upstreams` in `firebreak servers -o json`."

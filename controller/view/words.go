@@ -16,12 +16,17 @@ const unknown = "–"
 
 func seconds(s float64) string { return run.Seconds(s) }
 
-func maybeSeconds(s *float64) string {
-	if s == nil {
+func maybeSeconds(s *float64) string { return maybe(s, seconds) }
+
+// maybe says what is known.
+func maybe(x *float64, say func(float64) string) string {
+	if x == nil {
 		return unknown
 	}
-	return seconds(*s)
+	return say(*x)
 }
+
+func hundredths(f float64) string { return strconv.FormatFloat(f, 'f', 2, 64) }
 
 // share of a whole as a percentage. It never rounds up to all nor down to
 // none: 999 of 1,000 followed is not 100 %, and one error is not 0 %.

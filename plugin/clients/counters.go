@@ -29,6 +29,7 @@ type counters struct {
 	latency          [latencyBuckets]uint64
 	servfail         uint64
 	refused          uint64
+	nxdomain         uint64 // behind the latencies: what every answer writes fills the first line
 	drilled          uint64
 	retriesLost      uint64 // questions forgotten before their 6 s were over
 }
@@ -40,6 +41,8 @@ func (c *counters) answer(rcode int, took int64, ms int64) {
 		c.servfail++
 	case dns.RcodeRefused:
 		c.refused++
+	case dns.RcodeNameError:
+		c.nxdomain++
 	}
 	if !isError(rcode) { // by errors nobody can tell that it is healthy
 		c.lastAnswer = max(c.lastAnswer, ms)
@@ -58,6 +61,7 @@ func (c *counters) add(o *counters) {
 	c.answers += o.answers
 	c.servfail += o.servfail
 	c.refused += o.refused
+	c.nxdomain += o.nxdomain
 	c.drilled += o.drilled
 	c.retriesLost += o.retriesLost
 	c.lastAnswer = max(c.lastAnswer, o.lastAnswer)

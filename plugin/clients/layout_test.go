@@ -19,6 +19,9 @@ func TestLayout(t *testing.T) {
 	if n := unsafe.Offsetof(shard{}.count) + unsafe.Offsetof(counters{}.latency) + 3*8; n > line {
 		t.Errorf("answers within 0.2 ms count up to byte %d of a shard", n)
 	}
+	if n := unsafe.Offsetof(shard{}.count) + unsafe.Offsetof(counters{}.nxdomain); n < line {
+		t.Errorf("denials count at byte %d, in the line of what every answer writes", n)
+	}
 	if n := unsafe.Offsetof(shard{}.heads); n < line {
 		t.Errorf("what is only read stands at byte %d, in the line that is written", n)
 	}

@@ -69,3 +69,14 @@ func TestLatencyBuckets(t *testing.T) {
 		}
 	}
 }
+
+// Denials are counted over all shards, and are no errors.
+func TestDenials(t *testing.T) {
+	table := NewTable(MinMax)
+	for i, rcode := range []int{dns.RcodeNameError, dns.RcodeSuccess, dns.RcodeNameError, dns.RcodeServerFailure, dns.RcodeRefused} {
+		table.shards[i].count.answer(rcode, 1, 1)
+	}
+	if s := table.Stats(Moment{}); s.NXDomain == nil || *s.NXDomain != 2 || s.ServFail+s.Refused != 2 || s.Answers != 5 {
+		t.Errorf("%+v", s)
+	}
+}

@@ -68,7 +68,7 @@ type shard struct {
 	door    []doorSlot
 	retries retryTable
 	rec     *recordingShard // nil: nothing is recorded
-	_       [600]byte       // 1 KiB each: what is allocated with more than 32 KiB begins a page
+	_       [592]byte       // 1 KiB each: what is allocated with more than 32 KiB begins a page
 }
 
 // NewTable is an empty table for up to size clients (MinMax to MaxMax). All of
@@ -339,6 +339,7 @@ func (t *Table) Stats(now Moment) protocol.Stats {
 		ServFail:  c.servfail,
 		Refused:   c.refused,
 		Drilled:   c.drilled,
+		NXDomain:  &c.nxdomain,
 		LatencyMs: c.latency[:],
 	}
 }

@@ -52,7 +52,7 @@ var errDiffers = errors.New("the verdicts are not what they should be")
 
 // busy are the reasons that a machine without time for anybody gives a drill to
 // stop itself. They are right, and say nothing of the clients.
-var busy = []run.Reason{run.LatencyRising, run.RetriesRising, run.OtherServerLost, run.NoneHealthy}
+var busy = []run.Reason{run.LatencyRising, run.AnswersTooSlow, run.RetriesRising, run.OtherServerLost, run.NoneHealthy}
 
 // busyError is a drill that ended so.
 type busyError struct {

@@ -250,6 +250,9 @@ type Stats struct {
 	ServFail  uint64 `json:"servfail"`
 	Refused   uint64 `json:"refused"` // by policy, not by a drill
 	Drilled   uint64 `json:"drilled"`
+	// NXDomain are answers that a name does not exist; nil: an older server, which
+	// does not count them.
+	NXDomain *uint64 `json:"nxdomain,omitempty"`
 	// LatencyMs are counts of answers by the time they took: bucket i counts
 	// those of at most LatencyBoundsMs[i], the last one all above.
 	LatencyMs []uint64 `json:"latencyMs"`
