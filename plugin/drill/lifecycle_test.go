@@ -155,7 +155,9 @@ func TestReloadDoesNotWaitForHeldQueries(t *testing.T) {
 					if err == nil && r.Rcode != dns.RcodeRefused {
 						t.Errorf("%s: held, then answered %v; want REFUSED, or the connection closed", transport, r)
 					}
-					if errors.Is(err, errTimeout) {
+					// CoreDNS closes its HTTP/3 socket at once: what was written and not yet
+					// sent is gone, and the client's connection idles to its end.
+					if errors.Is(err, errTimeout) && transport != "https3" {
 						t.Errorf("%s: still held after the reload", transport)
 					}
 				})
@@ -168,6 +170,7 @@ func TestReloadDoesNotWaitForHeldQueries(t *testing.T) {
 			if took := time.Since(began); took > 10*time.Second {
 				t.Errorf("the reload took %s", took)
 			}
+			waitFor(t, "nobody to be held", func() bool { return drill.Current().Held() == 0 })
 			wg.Wait()
 			st := drill.Current().State()
 			if st.ID != id || st.End != tc.end {
