@@ -18,7 +18,7 @@ import (
 // the drill is over nobody waits.
 func TestFloodOfHeldQueries(t *testing.T) {
 	if testing.Short() {
-		t.Skip("50,000 streams take too long with -short")
+		t.Skip("50,000 streams: not with -short")
 	}
 	const asked, connections, room = 50_000, 40, 4096
 	s := start(t, drilling)

@@ -157,7 +157,7 @@ func TestSaveAndRestore(t *testing.T) {
 // TestColdStart is the figure for 100,000 entries.
 func TestColdStart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("100,000 entries")
+		t.Skip("100,000 entries: not with -short")
 	}
 	b := encode(fullStore(t, 100000), blocks, 64<<20, taken)
 	began := time.Now()

@@ -225,7 +225,7 @@ func TestReadersAndWriters(t *testing.T) {
 // TestBytesAreBytes holds what the store says it takes to what the process takes.
 func TestBytesAreBytes(t *testing.T) {
 	if testing.Short() {
-		t.Skip("fills 16 MiB")
+		t.Skip("fills 16 MiB: not with -short")
 	}
 	heap := func() int64 {
 		var m runtime.MemStats
@@ -256,7 +256,7 @@ func TestBytesAreBytes(t *testing.T) {
 // and a flood of more names changes neither that nor what the process takes.
 func TestMillion(t *testing.T) {
 	if testing.Short() {
-		t.Skip("fills 192 MiB")
+		t.Skip("fills 192 MiB: not with -short")
 	}
 	const million, more = 1_000_000, 400_000
 	heap := func() int64 {

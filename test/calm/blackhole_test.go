@@ -17,7 +17,7 @@ import (
 // had been.
 func TestOneOfFourBlackHoled(t *testing.T) {
 	if testing.Short() {
-		t.Skip("15 seconds")
+		t.Skip("takes 15 seconds: not with -short")
 	}
 	const (
 		gap    = 2 * time.Millisecond

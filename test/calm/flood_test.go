@@ -12,7 +12,7 @@ import (
 // again and again stays.
 func TestFloodOfRandomNames(t *testing.T) {
 	if testing.Short() {
-		t.Skip("floods for 8 seconds")
+		t.Skip("floods for 8 seconds: not with -short")
 	}
 	// So many names go through the whole cache several times; a slow machine takes
 	// longer for them.

@@ -14,7 +14,7 @@ import (
 // what the old one would have.
 func TestRestart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("fills 100,000 answers")
+		t.Skip("fills 100,000 answers: not with -short")
 	}
 	const entries, rate = 100_000, 5000
 	name := func(i int) string { return fmt.Sprintf("n%d.restart.test.", i) }
