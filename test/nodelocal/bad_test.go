@@ -157,7 +157,7 @@ func (l *lab) stranger(at string) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })

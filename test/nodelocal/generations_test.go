@@ -48,7 +48,7 @@ func (l *lab) watch(args ...string) *watcher {
 	l.t.Helper()
 	w := &watcher{cmd: command(l.node, args...)}
 	w.cmd.Stdout, w.cmd.Stderr = w, w
-	if err := w.cmd.Start(); err != nil {
+	if err := start(w.cmd); err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { _ = w.cmd.Process.Kill(); _ = w.cmd.Wait() })

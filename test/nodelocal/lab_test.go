@@ -48,6 +48,8 @@ func newLab(t *testing.T) *lab {
 	t.Cleanup(l.close)
 	for _, ns := range []string{l.node, l.pod, l.pod2, l.server} {
 		l.run("ip", "netns", "add", ns)
+		// No wait for duplicates that there are none of.
+		l.in(ns, "sysctl", "-qw", "net.ipv6.conf.all.accept_dad=0", "net.ipv6.conf.default.accept_dad=0")
 		l.in(ns, "ip", "link", "set", "lo", "up")
 	}
 	l.in(l.node, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")

@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -30,6 +32,26 @@ func TestMain(m *testing.M) {
 		_ = os.RemoveAll(filepath.Dir(path))
 	}
 	os.Exit(code)
+}
+
+// starts are commands that are to end with this process. The kernel means the
+// thread that started them, so one does it for all; the threads of within end.
+var starts = sync.OnceValue(func() chan func() {
+	todo := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for f := range todo {
+			f()
+		}
+	}()
+	return todo
+})
+
+func start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	done := make(chan error)
+	starts() <- func() { done <- cmd.Start() }
+	return <-done
 }
 
 // wanted says that a test asked for the program.

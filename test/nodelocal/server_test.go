@@ -44,8 +44,7 @@ func (l *lab) launch(ns string, corefile func(dir string) string, before ...stri
 	s.cmd = exec.Command("ip", append(args, program(l.t), "-conf", filepath.Join(s.dir, "Corefile"))...)
 	s.cmd.Dir = s.dir
 	s.cmd.Stdout, s.cmd.Stderr = log, log
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := s.cmd.Start(); err != nil {
+	if err := start(s.cmd); err != nil {
 		l.t.Fatal(err)
 	}
 	go func() { _ = s.cmd.Wait(); log.Close(); close(s.exited) }()
@@ -70,7 +69,13 @@ func (s *server) said() string {
 	if err != nil {
 		return err.Error()
 	}
-	return string(b)
+	var out strings.Builder
+	for line := range strings.Lines(string(b)) {
+		if !strings.Contains(line, "Plugins not ready") { // once for each time that we ask
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // says waits for a text in the log.

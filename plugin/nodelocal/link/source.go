@@ -5,6 +5,7 @@ package link
 import (
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -50,11 +51,25 @@ func keepSource(on netlink.Link, a, source netip.Addr) error {
 	if a.Is4() {
 		return netlink.RouteReplace(localRoute(on, a, source))
 	}
-	// IPv6 has one such route for each metric; the kernel's own comes first.
-	if err := netlink.RouteReplace(localRoute(on, a, source)); err != nil {
-		return err
+	// IPv6 has one such route for each metric; the kernel's own has 0 and comes first.
+	// It makes that one a moment after the address.
+	own := localRoute(on, a, netip.Addr{})
+	for range 100 {
+		routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6, own, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
+		if err != nil {
+			return err
+		}
+		for _, r := range routes {
+			if r.Priority == 0 {
+				if err := netlink.RouteReplace(localRoute(on, a, source)); err != nil {
+					return err
+				}
+				return netlink.RouteDel(own)
+			}
+		}
+		time.Sleep(5 * time.Millisecond)
 	}
-	return netlink.RouteDel(localRoute(on, a, netip.Addr{}))
+	return nil // no route, and so nothing to keep
 }
 
 // dropRoute removes what keepSource left: the kernel removes its own alone.

@@ -124,8 +124,9 @@ var jumps = []struct {
 func (t *ipt) Apply(s Set) error {
 	for _, f := range t.o.families {
 		for _, j := range jumps {
-			// Missing jumps are found first: a chain written whole is one change, with them.
-			missing, err := t.missing(f, j.table, j.chains)
+			// Chain and jumps are one change. There may be a jump too many, from somebody
+			// who put back what was there.
+			jumps, err := t.jumps(f, j.table, j.chains)
 			if err != nil {
 				return err
 			}
@@ -134,9 +135,7 @@ func (t *ipt) Apply(s Set) error {
 			for _, line := range t.lines(f, j.table, s) {
 				fmt.Fprintf(&in, "-A %s %s\n", t.chain(), line)
 			}
-			for _, from := range missing {
-				fmt.Fprintf(&in, "-I %s 1 %s\n", from, t.jump())
-			}
+			in.WriteString(jumps)
 			in.WriteString("COMMIT\n")
 			if err := f.restore(in.String()); err != nil {
 				return fmt.Errorf("writing chain %s of %s: %w", t.chain(), j.table, err)
@@ -149,18 +148,32 @@ func (t *ipt) Apply(s Set) error {
 
 func (t *ipt) jump() string { return "-j " + t.chain() }
 
-// missing are the chains that do not go to ours.
-func (t *ipt) missing(f family, table string, chains []string) (missing []string, err error) {
+// jumps are the changes after which each of the chains goes to ours once.
+func (t *ipt) jumps(f family, table string, chains []string) (changes string, err error) {
 	out, err := f.table("-t", table, "-S")
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	for _, c := range chains {
-		if !slices.Contains(strings.Split(out, "\n"), "-A "+c+" "+t.jump()) {
-			missing = append(missing, c)
+		n := t.count(out, c)
+		if n == 0 {
+			changes += "-I " + c + " 1 " + t.jump() + "\n"
+		}
+		for ; n > 1; n-- {
+			changes += "-D " + c + " " + t.jump() + "\n"
 		}
 	}
-	return missing, nil
+	return changes, nil
+}
+
+// count is how often a chain goes to ours, in what -S prints.
+func (t *ipt) count(out, chain string) (n int) {
+	for line := range strings.Lines(out) {
+		if strings.TrimSpace(line) == "-A "+chain+" "+t.jump() {
+			n++
+		}
+	}
+	return n
 }
 
 // lines are the rules of our chain in a table, as iptables prints them. In raw
@@ -215,13 +228,7 @@ func (t *ipt) Intact() (bool, error) {
 				return false, nil
 			}
 			for _, c := range j.chains {
-				n := 0
-				for _, l := range lines {
-					if l == "-A "+c+" "+t.jump() {
-						n++
-					}
-				}
-				if n != 1 {
+				if t.count(out, c) != 1 {
 					return false, nil
 				}
 			}

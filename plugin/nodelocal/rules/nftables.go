@@ -237,17 +237,14 @@ func (n *nft) Sweep(living []string) ([]string, error) {
 	var removed []string
 	for _, t := range tables {
 		id, ok := strings.CutPrefix(t.Name, prefix(n.o.Link))
-		if !ok || id == n.o.ID || t.Flags&flagOwner != 0 || slices.Contains(living, id) {
+		if !ok || id == n.o.ID || flags(t)&flagOwner != 0 || slices.Contains(living, id) {
 			continue
 		}
 		conn.DelTable(t)
+		if err := conn.Flush(); err != nil {
+			return removed, fmt.Errorf("removing table inet %s: %w", t.Name, said(err))
+		}
 		removed = append(removed, "table inet "+t.Name)
-	}
-	if len(removed) == 0 {
-		return nil, nil
-	}
-	if err := conn.Flush(); err != nil {
-		return nil, fmt.Errorf("removing %s: %w", strings.Join(removed, ", "), said(err))
 	}
 	return removed, nil
 }

@@ -17,6 +17,12 @@ import (
 // from changing it (NFT_TABLE_F_OWNER, Linux 5.12).
 const flagOwner = 0x2
 
+// flags are a table's. The library reads them in the host's byte order; the kernel
+// sends them in the network's.
+func flags(t *nftables.Table) uint32 {
+	return binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, t.Flags))
+}
+
 // answerWithin is how long the kernel may take: longer than any lock is held.
 const answerWithin = 5 * time.Second
 
