@@ -70,6 +70,7 @@ type running struct {
 // entry is one address.
 type entry struct {
 	addr      netip.Addr
+	stays     bool // it was reached, so the address is there for good
 	captured  bool
 	since     time.Time
 	reason    string // why it is not captured

@@ -266,16 +266,20 @@ func (k *keeper) check(ctx context.Context, r *running, e *entry, name string) {
 	e.checking = false
 	now := time.Now()
 	e.nextCheck = now.Add(checkEvery)
-	if ctx.Err() != nil || k.running != r {
+	if ctx.Err() != nil || k.running != r || r.entries[e.addr] != e {
 		return
+	}
+	if reached && !e.stays {
+		// It was put for a while.
+		if _, err := r.link.Put([]netip.Addr{e.addr}, 0); err != nil {
+			r.trouble(reasonLink, err.Error())
+		} else {
+			e.stays = true
+		}
 	}
 	if reached && !r.listens {
 		r.listens = true
 		r.member.Claim()
-		// They are to stay now.
-		if _, err := r.link.Put(k.all(), 0); err != nil {
-			r.trouble(reasonLink, err.Error())
-		}
 		r.nudge()
 	}
 	if err != nil {
@@ -297,7 +301,7 @@ func (k *keeper) check(ctx context.Context, r *running, e *entry, name string) {
 	}
 	if found != nil && !r.accepts() {
 		nodecache.SetupError(nodecache.SetupErrorRules)
-		e.not(reasonFirewall, fmt.Sprintf("%s would drop what is sent to %s: %s", found, e.addr, found.Fix(e.addr, r.options.port)))
+		e.not(reasonFirewall, found.String()+", and so what pods send to "+e.addr.String()+": "+found.Fix(e.addr, r.options.port))
 		r.trouble(e.addr.String(), "Not captured: "+e.detail)
 		return
 	}
@@ -330,6 +334,9 @@ func (r *running) why(name string, at netip.AddrPort, reached bool, err error) (
 		return reasonCheck, fmt.Sprintf("the server was asked %s at %s and did not answer it well (%v): its upstreams are down, or they do not know that name (check NAME is another). Tried again every %s", name, at, err, checkEvery)
 	case silent(err) && r.options.rules != noRules:
 		// Were there nobody, the kernel would have said so.
+		if found, err := rules.Look(at.Addr(), at.Port()); err == nil && found != nil {
+			return reasonFirewall, found.String() + ", and so what is sent to " + at.Addr().String() + ": " + found.Fix(at.Addr(), at.Port())
+		}
 		return reasonFirewall, fmt.Sprintf("the server was asked %s at %s, untracked, and that did not arrive (%v): a firewall of the host drops untracked packets; accept those to %s at port %d, and from it, there", name, at, err, at.Addr(), at.Port())
 	}
 	return reasonCheck, fmt.Sprintf("the server was asked %s at %s and was not reached (%v): does a server block bind %s? Tried again every %s", name, at, err, at.Addr(), checkEvery)

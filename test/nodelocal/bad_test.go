@@ -82,7 +82,7 @@ func TestBadInput(t *testing.T) {
 		{
 			name:    "another user on the port",
 			prepare: func(l *lab) { l.stranger("0.0.0.0:53") },
-			wants:   []string{"user 65534 listens at 0.0.0.0:53 over udp", "same user"},
+			wants:   []string{"user 65534 listens at", ":53 over udp", "same user"},
 		},
 		{
 			name: "IPv6 off",
@@ -171,25 +171,54 @@ func (l *lab) stranger(at string) {
 func TestFirewall(t *testing.T) {
 	for name, tc := range map[string]struct{ rules, fix, want string }{
 		"a list of states": {
-			`table inet host { chain input { type filter hook input priority 0; ct state { invalid, untracked } drop; } }`,
-			`nft insert rule inet host input ip daddr 10.96.0.10 meta l4proto '{ tcp, udp }' th dport 53 accept`,
-			"chain input",
+			`table inet host {
+				chain input {
+					type filter hook input priority 0
+					ct state { invalid, untracked } drop
+				}
+			}`,
+			accepting("inet host input"), "chain input",
 		},
 		"a mask of states, further on": {
 			`table inet host {
-				chain more { counter; ct state invalid,untracked counter reject; }
-				chain input { type filter hook input priority 0; iifname "nothing" accept; jump more; }
+				chain more {
+					counter
+					ct state invalid,untracked counter reject
+				}
+				chain input {
+					type filter hook input priority 0
+					iifname "nothing" accept
+					jump more
+				}
 			}`,
-			`nft insert rule inet host more ip daddr 10.96.0.10 meta l4proto '{ tcp, udp }' th dport 53 accept`,
-			"chain more",
+			accepting("inet host more"), "chain more",
 		},
 		"a map of states": {
-			`table ip host { chain prerouting { type filter hook prerouting priority filter; ct state vmap { established : accept, related : accept, untracked : drop }; } }`,
-			`nft insert rule ip host prerouting ip daddr 10.96.0.10 meta l4proto '{ tcp, udp }' th dport 53 accept`,
-			"chain prerouting",
+			`table ip host {
+				chain prerouting {
+					type filter hook prerouting priority filter
+					ct state vmap { established : accept, related : accept, untracked : drop }
+				}
+			}`,
+			accepting("ip host prerouting"), "chain prerouting",
+		},
+		"only of pods": {
+			`table inet host {
+				chain input {
+					type filter hook input priority 0
+					iifname lo accept
+					ct state untracked drop
+				}
+			}`,
+			accepting("inet host input"), "chain input",
 		},
 		"by asking": {
-			`table inet host { chain input { type filter hook input priority 0; policy drop; ct state established,related,new accept; } }`,
+			`table inet host {
+				chain input {
+					type filter hook input priority 0; policy drop
+					ct state established,related,new accept
+				}
+			}`,
 			`nft insert rule inet host input ct state untracked accept`,
 			"a firewall of the host drops untracked packets",
 		},
@@ -199,7 +228,7 @@ func TestFirewall(t *testing.T) {
 			l.clusterDNS()
 			l.nft(l.node, tc.rules)
 			s := l.nodeServer(conf{addrs: []netip.Addr{service4}})
-			s.says(20*time.Second, "drop")
+			s.says(20*time.Second, "untracked packets")
 			if said := s.said(); !strings.Contains(said, tc.want) || name != "by asking" && !strings.Contains(said, tc.fix) {
 				t.Errorf("it said %s\nwant %q and %q", said, tc.want, tc.fix)
 			}
@@ -219,6 +248,11 @@ func TestFirewall(t *testing.T) {
 			l.holds("node", service4)
 		})
 	}
+}
+
+// accepting is the command that is to help.
+func accepting(chain string) string {
+	return "nft 'insert rule " + chain + " ip daddr 10.96.0.10 meta l4proto { tcp, udp } th dport 53 accept; insert rule " + chain + " ip saddr 10.96.0.10 meta l4proto { tcp, udp } th sport 53 accept'"
 }
 
 // Neither nftables nor iptables: said, with what to do; not captured, not ready.

@@ -23,8 +23,11 @@ func TestIPTables(t *testing.T) {
 	addrs := []netip.Addr{local4, local6, service4, service6}
 	// iptables leaves its empty tables behind; here they are there before.
 	for _, c := range []string{"iptables", "ip6tables"} {
-		for _, table := range []string{"raw", "filter"} {
-			l.in(l.node, "sh", "-c", fmt.Sprintf("%s -t %s -N X && %s -t %s -X X", c, table, c, table))
+		for table, chains := range map[string][]string{"raw": {"PREROUTING", "OUTPUT"}, "filter": {"INPUT", "OUTPUT"}} {
+			for _, chain := range chains {
+				l.in(l.node, c, "-t", table, "-A", chain, "-j", "ACCEPT")
+				l.in(l.node, c, "-t", table, "-D", chain, "-j", "ACCEPT")
+			}
 		}
 	}
 	save := func() string {

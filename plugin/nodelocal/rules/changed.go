@@ -3,6 +3,7 @@
 package rules
 
 import (
+	"encoding/binary"
 	"errors"
 
 	"github.com/mdlayher/netlink"
@@ -32,7 +33,7 @@ func generation() (uint32, error) {
 		if err != nil {
 			return 0, err
 		}
-		attrs.ByteOrder = bigEndian
+		attrs.ByteOrder = binary.BigEndian
 		for attrs.Next() {
 			if attrs.Type() == unix.NFTA_GEN_ID {
 				return attrs.Uint32(), nil

@@ -14,9 +14,6 @@ import (
 	"github.com/google/nftables/xt"
 )
 
-// bigEndian is how nftables has its numbers.
-var bigEndian = binary.BigEndian
-
 // Firewall is a rule of the host that drops what is not tracked, and so would drop
 // what is captured: an accept in another table does not overrule it.
 type Firewall struct {
@@ -35,7 +32,9 @@ func (f *Firewall) Fix(addr netip.Addr, port uint16) string {
 	if addr.Is6() {
 		ip = "ip6"
 	}
-	return fmt.Sprintf("accept the DNS of the node ahead of it: nft insert rule %s %s %s %s daddr %s meta l4proto '{ tcp, udp }' th dport %d accept", f.Family, f.Table, f.Chain, ip, addr, port)
+	at := fmt.Sprintf("insert rule %s %s %s %s", f.Family, f.Table, f.Chain, ip)
+	const dns = "meta l4proto { tcp, udp } th"
+	return fmt.Sprintf("accept the DNS of the node ahead of it: nft '%s daddr %s %s dport %d accept; %s saddr %s %s sport %d accept'", at, addr, dns, port, at, addr, dns, port)
 }
 
 // Look searches the host's nftables for a rule that drops untracked packets and
@@ -199,7 +198,7 @@ func dropsUntracked(conn *nftables.Conn, r *nftables.Rule) bool {
 				if len(el.Key) == 4 {
 					v := binary.NativeEndian.Uint32(el.Key)
 					// In a verdict map, each state has its own.
-					if el.VerdictData != nil && el.VerdictData.Kind == expr.VerdictDrop && v&expr.CtStateBitUNTRACKED != 0 {
+					if e.IsDestRegSet && drops(el.Val) && v&expr.CtStateBitUNTRACKED != 0 {
 						return true
 					}
 					states |= v
@@ -227,6 +226,13 @@ func dropsUntracked(conn *nftables.Conn, r *nftables.Rule) bool {
 		}
 	}
 	return false
+}
+
+// drops says whether an element of a verdict map is a drop. The library leaves it as
+// the kernel sent it: an attribute with the verdict's number, of which 0 is drop.
+func drops(verdict []byte) bool {
+	const header = 4
+	return len(verdict) >= header+4 && binary.BigEndian.Uint32(verdict[header:]) == 0
 }
 
 // Bits of iptables's conntrack match.
