@@ -23,8 +23,14 @@ const (
 	lookEvery = 500 * time.Millisecond
 	// checkEvery is how often an address that is not captured is tried.
 	checkEvery = time.Second
-	// againAfter is how long an address is left alone that a firewall cut off.
-	againAfter = 30 * time.Second
+	// againAfter is how long an address is left alone that a firewall cut off; each
+	// time twice as long.
+	againAfter  = 30 * time.Second
+	againAtMost = 10 * time.Minute
+	// enoughPackets that come for an address and do not get through within throughWithin
+	// are no accident.
+	enoughPackets = 3
+	throughWithin = time.Second
 	// endsAfter is how long an address lasts that a start put, and that nobody came to
 	// listen at.
 	endsAfter = 30 * time.Second
@@ -77,6 +83,9 @@ type entry struct {
 	detail    string
 	nextCheck time.Time
 	checking  bool
+	arrived   time.Time // when it was seen that pods ask, and nothing gets through
+	passed    bool      // something did
+	failures  int       // times that it was found cut off
 }
 
 // Reasons why an address is not captured.

@@ -59,6 +59,54 @@ func (k *keeper) pass(r *running, now time.Time) {
 		k.keepLink(r, peers, now)
 	}
 	k.keepRules(r, peers, now)
+	if cut := r.cutOff(now); len(cut) > 0 {
+		for _, e := range cut {
+			r.letGo(e, now, fmt.Sprintf("packets came for %s and none of them got through: a firewall of the host drops untracked packets of pods; accept those to %s at port %d there", e.addr, e.addr, r.options.port))
+		}
+		k.keepRules(r, peers, now)
+	}
+}
+
+// cutOff are captured addresses to which pods send and nothing gets through, from
+// the first packet on. Our own questions do not show that: they come from this host,
+// which firewalls often let pass.
+func (r *running) cutOff(now time.Time) (cut []*entry) {
+	waiting := false
+	for _, e := range r.entries {
+		waiting = waiting || e.captured && !e.passed
+	}
+	if !waiting || r.backend == nil {
+		return nil
+	}
+	flows, err := r.backend.Flows()
+	if err != nil {
+		return nil // the kernel was busy with a change; look again
+	}
+	for _, e := range r.entries {
+		f := flows[e.addr]
+		switch {
+		case !e.captured || e.passed:
+		case f.Passed > 0:
+			e.passed, e.failures = true, 0
+		case f.Arrived < enoughPackets:
+		case e.arrived.IsZero():
+			e.arrived = now
+		case now.Sub(e.arrived) >= throughWithin:
+			cut = append(cut, e)
+		}
+	}
+	return cut
+}
+
+// letGo stops capturing an address that was found cut off, and leaves it alone for
+// a while, each time for longer.
+func (r *running) letGo(e *entry, now time.Time, why string) {
+	nodecache.SetupError(nodecache.SetupErrorRules)
+	wait := min(againAfter<<min(e.failures, 8), againAtMost)
+	e.failures++
+	e.captured, e.nextCheck = false, now.Add(wait)
+	e.not(reasonFirewall, fmt.Sprintf("%s. The rules for it are taken away, and tried again after %s", why, wait))
+	r.trouble(e.addr.String(), "Not captured: "+e.detail)
 }
 
 // all are the addresses that any Corefile here has: during a reload those of both.
@@ -320,6 +368,7 @@ func (r *running) accepts() bool { return r.backend.Name() == rules.IPTables }
 
 func (r *running) capture(e *entry, now time.Time) {
 	e.captured, e.since, e.reason, e.detail = true, now, "", ""
+	e.passed, e.arrived = false, time.Time{}
 	r.troubles[e.addr.String()] = ""
 	log.Infof("%s is captured: the server answers at it", e.addr)
 	control.Changed()
@@ -356,10 +405,7 @@ func (k *keeper) confirm(ctx context.Context, r *running, e *entry, name string)
 	if k.running != r || !e.captured {
 		return
 	}
-	nodecache.SetupError(nodecache.SetupErrorRules)
 	now := time.Now()
-	e.captured, e.nextCheck = false, now.Add(againAfter)
-	e.not(reasonFirewall, fmt.Sprintf("%s answered before it was captured and not after (%v), so the rules are taken away again for %s: a firewall of the host drops untracked packets; accept them to %s at port %d (and from it) there", e.addr, err, againAfter, e.addr, r.options.port))
-	r.trouble(e.addr.String(), "Not captured: "+e.detail)
+	r.letGo(e, now, fmt.Sprintf("%s answered before it was captured and not after (%v): a firewall of the host drops untracked packets; accept those to %s at port %d, and from it, there", e.addr, err, e.addr, r.options.port))
 	k.pass(r, now)
 }

@@ -255,6 +255,41 @@ func accepting(chain string) string {
 	return "nft 'insert rule " + chain + " ip daddr 10.96.0.10 meta l4proto { tcp, udp } th dport 53 accept; insert rule " + chain + " ip saddr 10.96.0.10 meta l4proto { tcp, udp } th sport 53 accept'"
 }
 
+// A firewall that lets the host itself through, and of pods' packets only tracked
+// ones, is found by the pods' first packets: they are answered by cluster DNS again.
+func TestFirewallOfPods(t *testing.T) {
+	l := newLab(t)
+	l.clusterDNS()
+	l.nft(l.node, `table inet host {
+		chain input {
+			type filter hook input priority 0; policy drop
+			iifname lo accept
+			ct state established,related,new accept
+		}
+	}`)
+	s := l.nodeServer(conf{addrs: []netip.Addr{local4, service4}}).captured()
+	began := time.Now()
+	until(t, 5*time.Second, "a pod is answered by cluster DNS again", func() bool {
+		return l.ask(l.pod, "udp", service4, "who.test.", 100*time.Millisecond) == "cluster"
+	})
+	t.Logf("a pod was answered by cluster DNS again after %s", time.Since(began).Round(time.Millisecond))
+	s.says(time.Second, "none of them got through")
+	if s.isReady() {
+		t.Error("it is ready")
+	}
+	if state := s.state(); !strings.Contains(state, `"reason":"firewall"`) {
+		t.Errorf("state = %s, want the firewall as the reason", state)
+	}
+	l.holds("cluster", service4)
+	if got := l.who(l.pod, "udp", local4); got != "node" { // tracked, it gets through
+		until(t, 5*time.Second, "a pod is answered at the node's own address", func() bool { return l.who(l.pod, "udp", local4) == "node" })
+	}
+	// Accepted, it is captured when its time has come.
+	l.in(l.node, "nft", "insert", "rule", "inet", "host", "input", "ct", "state", "untracked", "accept")
+	until(t, 40*time.Second, "captured after the fix", s.isReady)
+	l.holds("node", service4)
+}
+
 // Neither nftables nor iptables: said, with what to do; not captured, not ready.
 func TestNoRules(t *testing.T) {
 	l := newLab(t)

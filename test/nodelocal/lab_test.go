@@ -193,7 +193,7 @@ func (l *lab) state() string {
 	l.t.Helper()
 	var out strings.Builder
 	for _, c := range []string{
-		"nft list ruleset",
+		"nft -s list ruleset", // without what rules count
 		"ip -o addr",
 		"ip rule",
 		"ip -6 rule",

@@ -28,7 +28,8 @@ type nft struct {
 	// written are the handles of the rules in each chain, as the kernel numbered them.
 	written map[string][]uint64
 	// seen is the ruleset's number when they were last found whole.
-	seen uint32
+	seen    uint32
+	applied Set
 }
 
 func prefix(link string) string { return "firebreak-" + link + "-" }
@@ -118,8 +119,8 @@ func (n *nft) apply(s Set) error {
 		n.conn.AddChain(c)
 		n.conn.FlushChain(c)
 	}
-	for i, c := range chains {
-		for _, r := range rulesOf(s, i == 0) {
+	for _, c := range chains {
+		for _, r := range rulesOf(s, c.Name) {
 			n.conn.AddRule(&nftables.Rule{
 				Table: n.table, Chain: c, Exprs: r.exprs(),
 				UserData: userdata.AppendString(nil, userdata.TypeComment, r.comment()),
@@ -133,21 +134,29 @@ func (n *nft) apply(s Set) error {
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", n.Where(), err)
 	}
-	n.written, n.seen = written, 0
+	n.written, n.seen, n.applied = written, 0, s
 	return nil
 }
 
-// chains stand before connection tracking: of what comes in, and of what is sent
-// from here.
+// Names of our chains. Two stand before connection tracking: of what comes in, and
+// of what is sent from here. The last one stands behind all that the host filters, and
+// counts what is left.
+const (
+	prerouting = "prerouting"
+	output     = "output"
+	input      = "input"
+)
+
 func (n *nft) chains() []*nftables.Chain {
 	accept := nftables.ChainPolicyAccept
-	make := func(name string, hook *nftables.ChainHook) *nftables.Chain {
-		return &nftables.Chain{
-			Name: name, Table: n.table, Type: nftables.ChainTypeFilter,
-			Hooknum: hook, Priority: nftables.ChainPriorityRaw, Policy: &accept,
-		}
+	chain := func(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+		return &nftables.Chain{Name: name, Table: n.table, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: priority, Policy: &accept}
 	}
-	return []*nftables.Chain{make("prerouting", nftables.ChainHookPrerouting), make("output", nftables.ChainHookOutput)}
+	return []*nftables.Chain{
+		chain(prerouting, nftables.ChainHookPrerouting, nftables.ChainPriorityRaw),
+		chain(output, nftables.ChainHookOutput, nftables.ChainPriorityRaw),
+		chain(input, nftables.ChainHookInput, nftables.ChainPriorityRef(1000)),
+	}
 }
 
 // handles are those of the rules that are there now. They are read through another
@@ -262,23 +271,69 @@ func (n *nft) Close(keep bool) error {
 	return errors.Join(err, n.conn.CloseLasting())
 }
 
-// rule keeps one kind of packets out of connection tracking.
+// Flows implements Backend.
+func (n *nft) Flows() (map[netip.Addr]Flow, error) {
+	conn, err := nftables.New()
+	if err != nil {
+		return nil, err
+	}
+	flows := make(map[netip.Addr]Flow)
+	for _, c := range n.chains() {
+		specs := rulesOf(n.applied, c.Name)
+		if !slices.ContainsFunc(specs, func(r rule) bool { return r.counts }) {
+			continue
+		}
+		found, err := conn.GetRules(n.table, c)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) != len(specs) {
+			return nil, nil // somebody changed them: Intact will say so
+		}
+		for i, r := range found {
+			for _, e := range r.Exprs {
+				counter, ok := e.(*expr.Counter)
+				if !ok || !specs[i].counts {
+					continue
+				}
+				f := flows[specs[i].addr]
+				if c.Name == input {
+					f.Passed += counter.Packets
+				} else {
+					f.Arrived += counter.Packets
+				}
+				flows[specs[i].addr] = f
+			}
+		}
+	}
+	return flows, nil
+}
+
+// rule keeps one kind of packets out of connection tracking, or counts them.
 type rule struct {
 	addr     netip.Addr
 	protocol byte
 	port     uint16
 	from     bool // packets of the address's server, else those to it
 	itself   bool // only what the address sends to itself
+	counts   bool // what does not come from this host itself
 }
 
-// rulesOf are a chain's: prerouting sees only what comes in.
-func rulesOf(s Set, prerouting bool) (all []rule) {
+// rulesOf are a chain's.
+func rulesOf(s Set, chain string) (all []rule) {
 	add := func(addrs []netip.Addr, itself bool) {
 		for _, a := range addrs {
 			for _, p := range []byte{unix.IPPROTO_UDP, unix.IPPROTO_TCP} {
-				all = append(all, rule{addr: a, protocol: p, port: s.Port, itself: itself})
-				if !prerouting {
-					all = append(all, rule{addr: a, protocol: p, port: s.Port, from: true, itself: itself})
+				r := rule{addr: a, protocol: p, port: s.Port, itself: itself}
+				if chain != input {
+					all = append(all, r)
+				}
+				if chain == output {
+					r.from = true
+					all = append(all, r)
+				} else if !itself {
+					r.counts = true
+					all = append(all, r)
 				}
 			}
 		}
@@ -289,7 +344,10 @@ func rulesOf(s Set, prerouting bool) (all []rule) {
 }
 
 func (r rule) comment() string {
-	if r.itself {
+	switch {
+	case r.counts:
+		return "Firebreak: does what is sent to " + r.addr.String() + " get through?"
+	case r.itself:
 		return "Firebreak: " + r.addr.String() + " is tried before it is captured"
 	}
 	return "Firebreak: " + r.addr.String() + " is answered on this node"
@@ -321,6 +379,14 @@ func (r rule) exprs() []expr.Any {
 		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: 1},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{family}},
 	}
+	verdict := expr.Any(&expr.Notrack{})
+	if r.counts {
+		verdict = &expr.Counter{}
+		out = append(out,
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1},
+			&expr.Cmp{Op: expr.CmpOpNeq, Register: 1, Data: append([]byte("lo"), make([]byte, 14)...)},
+		)
+	}
 	if r.from || r.itself {
 		out = append(out, address(source)...)
 	}
@@ -332,6 +398,6 @@ func (r rule) exprs() []expr.Any {
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: []byte{r.protocol}},
 		&expr.Payload{DestRegister: 1, Base: expr.PayloadBaseTransportHeader, Offset: port, Len: 2},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: 1, Data: binary.BigEndian.AppendUint16(nil, r.port)},
-		&expr.Notrack{},
+		verdict,
 	)
 }

@@ -33,12 +33,18 @@ type Backend interface {
 	Intact() (bool, error)
 	// Sweep removes what generations left that do not live any more.
 	Sweep(living []string) (removed []string, err error)
+	// Flows counts what came for the captured addresses from elsewhere than this host,
+	// since Apply, and what the host's firewall let through of it; nil: it does not.
+	Flows() (map[netip.Addr]Flow, error)
 	// Shared says that all generations write the same rules, so that only the owner
 	// may.
 	Shared() bool
 	// Close ends it; what is in force goes with it, but for what keep is about.
 	Close(keep bool) error
 }
+
+// Flow is packets to an address.
+type Flow struct{ Arrived, Passed uint64 }
 
 // Options of a Backend.
 type Options struct {

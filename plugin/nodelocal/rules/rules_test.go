@@ -54,6 +54,8 @@ func TestNFTables(t *testing.T) {
 			"ip daddr 169.254.20.10 udp dport 53 notrack",
 			"ip saddr 169.254.20.10 tcp sport 53 notrack",
 			"ip6 saddr fd00:20::10 ip6 daddr fd00:20::10 udp dport 53 notrack",
+			"type filter hook input priority 1000; policy accept;",
+			`iifname != "lo" ip daddr 169.254.20.10 udp dport 53 counter packets 0 bytes 0`,
 		} {
 			if !strings.Contains(got, want) {
 				t.Errorf("keep %v: no %q in\n%s", keep, want, got)
