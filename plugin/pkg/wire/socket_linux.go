@@ -24,19 +24,26 @@ type socket struct {
 	dropped  atomic.Uint64 // packets that the kernel had no room for; its own counter
 }
 
+// sharing opens sockets with SO_REUSEPORT.
+var sharing = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+	return control(c, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+	})
+}}
+
+// control calls do with a socket's descriptor.
+func control(c syscall.RawConn, do func(fd int) error) error {
+	var err error
+	if e := c.Control(func(fd uintptr) { err = do(int(fd)) }); e != nil { // #nosec G115 -- a descriptor is an int
+		return e
+	}
+	return err
+}
+
 // listen opens a socket as CoreDNS opens its own (the two must agree in family
 // and options to be in one reuseport group).
 func listen(addr string) (*socket, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		if e := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		}); e != nil {
-			return e
-		}
-		return err
-	}}
-	p, err := lc.ListenPacket(context.Background(), "udp", addr)
+	p, err := sharing.ListenPacket(context.Background(), "udp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +141,20 @@ func (p *peer) Send(b []byte) error {
 	_, _, err := p.s.conn.WriteMsgUDPAddrPort(b, p.source, p.client)
 	return err
 }
+
+// LocalAddr implements asker.
+func (p *peer) LocalAddr() net.Addr { return p.s.conn.LocalAddr() }
+
+// RemoteAddr implements asker.
+func (p *peer) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(p.client) }
+
+// Network implements asker.
+func (*peer) Network() string { return "udp" }
+
+// Close implements asker: there is no connection.
+func (*peer) Close() error { return nil }
+
+func (*peer) done() {}
 
 // Lengths of control messages on 64-bit Linux; all multiples of 8.
 const (

@@ -239,15 +239,18 @@ func steerProgram(nonce uint64, index []int) []unix.SockFilter {
 
 // attach makes p the group's program.
 func (s *steering) attach(p []unix.SockFilter) error {
+	return s.control("steer", func(fd int) error { return attach(fd, p) })
+}
+
+// attach makes p the program of a socket's reuseport group.
+func attach(fd int, p []unix.SockFilter) error {
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]} // #nosec G115 -- short
-	return s.control("steer", func(fd uintptr) error {
-		_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
-			uintptr(unsafe.Pointer(&prog)), unsafe.Sizeof(prog), 0)
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
+	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
+		uintptr(unsafe.Pointer(&prog)), unsafe.Sizeof(prog), 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // detach leaves the choice to the kernel, unless a younger process has taken it.
@@ -257,17 +260,13 @@ func (s *steering) detach(now time.Time) {
 	if s.yields(now) {
 		return
 	}
-	_ = s.control("stop steering", func(fd uintptr) error {
-		return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0)
+	_ = s.control("stop steering", func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0)
 	})
 }
 
-func (s *steering) control(what string, do func(fd uintptr) error) error {
-	var err error
-	if e := s.sockets[0].raw.Control(func(fd uintptr) { err = do(fd) }); e != nil {
-		err = e
-	}
-	if err != nil {
+func (s *steering) control(what string, do func(fd int) error) error {
+	if err := control(s.sockets[0].raw, do); err != nil {
 		return fmt.Errorf("cannot %s %s: %w", what, s.addr, err)
 	}
 	return nil
