@@ -192,7 +192,7 @@ func (g *Group) busy() bool {
 
 // Stats are the group's.
 func (g *Group) Stats() Stats {
-	s := Stats{Sockets: len(g.sockets), Streams: g.streams.count(), Unsent: g.unsent.Load(), Overflow: g.overflow.Load()}
+	s := Stats{Sockets: len(g.sockets), Streams: g.streams.count(), Accepted: g.streams.accepted.Load(), Unsent: g.unsent.Load(), Overflow: g.overflow.Load()}
 	for _, k := range g.sockets {
 		s.Dropped += k.dropped.Load()
 	}

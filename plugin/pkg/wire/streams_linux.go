@@ -22,6 +22,8 @@ type streams struct {
 	steering *streamSteering
 	pool     *pool
 
+	accepted atomic.Uint64
+
 	ending atomic.Int64 // since when, Unix ns; 0: not
 	mu     sync.Mutex
 	open   map[*stream]struct{}
@@ -66,6 +68,7 @@ func (s *streams) accept() {
 			_ = conn.Close()
 			continue
 		}
+		s.accepted.Add(1)
 		c := newStream(s, conn)
 		s.mu.Lock()
 		s.open[c] = struct{}{}
