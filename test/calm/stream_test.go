@@ -8,7 +8,6 @@ import (
 	"net"
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,107 +222,20 @@ func askOver(network, addr, name string) (*dns.Msg, time.Duration, error) {
 	return c.Exchange(query(name), addr)
 }
 
-// streams asks over TCP until it is told to stop: half of the clients with a
-// connection for each query, the others with one for all of theirs.
-type streams struct{ asked, good, renewed atomic.Int64 }
-
-func (m *streams) ask(t testing.TB, addr string, clients int, stop <-chan struct{}) {
-	var all sync.WaitGroup
-	for i := range clients {
-		all.Go(func() {
-			var kept *dns.Conn
-			defer func() {
-				if kept != nil {
-					_ = kept.Close()
-				}
-			}()
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				case <-time.After(2 * time.Millisecond):
-				}
-				q := query(fmt.Sprintf("name%d.test.", n%50))
-				m.asked.Add(1)
-				c := kept
-				if c == nil {
-					var err error
-					if c, err = dns.DialTimeout("tcp", addr, time.Second); err != nil {
-						t.Errorf("no connection: %v", err)
-						continue
-					}
-				}
-				_ = c.SetDeadline(time.Now().Add(time.Second))
-				err := c.WriteMsg(q)
-				var r *dns.Msg
-				if err == nil {
-					r, err = c.ReadMsg()
-				}
-				switch b := bad(r, err); {
-				case b == "":
-					m.good.Add(1)
-				case kept != nil && err != nil: // it may end between two queries: once more (RFC 7766, 6.2.4)
-					m.renewed.Add(1)
-					m.asked.Add(-1)
-				default:
-					t.Errorf("query %d of client %d: %s", n, i, b)
-				}
-				if kept = c; i%2 == 0 || err != nil {
-					kept = nil
-					_ = c.Close()
-				}
-			}
-		})
-	}
-	all.Wait()
-}
-
 // TestStreamsThroughReloads: a reload ends no connection and loses no query.
 func TestStreamsThroughReloads(t *testing.T) {
 	_, addrs := upstreams(t, 1)
 	s := start(t, cacheOnly+addrs)
 	_ = stream(t, s)
-	var m streams
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() { m.ask(t, s.addr, 8, stop); close(done) }()
+	m := startStreams(t, s.addr, 8)
 	for i := range 5 {
 		time.Sleep(200 * time.Millisecond)
 		s.reload(t, fmt.Sprintf("%s%s\n#%d", cacheOnly, addrs, i))
 	}
 	time.Sleep(200 * time.Millisecond)
-	close(stop)
-	<-done
+	m.end()
 	if m.good.Load() != m.asked.Load() || m.renewed.Load() > 0 {
-		t.Errorf("of %d queries %d were answered; %d connections ended", m.asked.Load(), m.good.Load(), m.renewed.Load())
+		t.Errorf("of %d queries %d were answered: %s", m.asked.Load(), m.good.Load(), m)
 	}
 	t.Logf("%d queries over TCP through 5 reloads", m.asked.Load())
-}
-
-// TestStreamsAtAnUpgrade: processes that follow one another at the same address,
-// each started before the last one is told to end. No connection is refused or
-// reset, and no query lost.
-func TestStreamsAtAnUpgrade(t *testing.T) {
-	up, _ := quickUpstream(t)
-	port := freePort(t)
-	plugins := cacheOnly + " " + up
-	old := launch(t, port, plugins, "name0.test.")
-	time.Sleep(300 * time.Millisecond)
-	var m streams
-	stop := make(chan struct{})
-	done := make(chan struct{})
-	go func() { m.ask(t, old.addr, 8, stop); close(done) }()
-	for range 3 {
-		next := launch(t, port, plugins, "name0.test.")
-		time.Sleep(1500 * time.Millisecond)
-		old.Stop()
-		old = next
-	}
-	time.Sleep(500 * time.Millisecond)
-	close(stop)
-	<-done
-	if m.good.Load() != m.asked.Load() {
-		t.Errorf("of %d queries %d were answered", m.asked.Load(), m.good.Load())
-	}
-	t.Logf("%d queries over TCP through 3 upgrades; %d connections ended and were opened anew", m.asked.Load(), m.renewed.Load())
 }

@@ -128,8 +128,8 @@ func (g *Group) watch() {
 			g.steered.Store(err == nil)
 			packets.about(err, "Not all packets to %s take the fast way: %v. They are answered all the same; trying again every second", g.addr)
 		}
-		if !yields && (changed || !g.streams.steering.known()) {
-			err := g.streams.steering.find(g.stop)
+		if !yields && (changed || !g.streams.listener.Taken()) {
+			err := g.streams.listener.Take(g.stop)
 			connections.about(err, "Queries of one TCP connection to %s may be answered in their order: %v. Trying again", g.addr)
 		}
 		select {

@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"firebreakdns.io/firebreak/plugin/pkg/steer"
 )
 
 // socketBuffer is the room for packets in each direction, in bytes. The kernel's
@@ -24,25 +26,10 @@ type socket struct {
 	dropped  atomic.Uint64 // packets that the kernel had no room for; its own counter
 }
 
-// sharing opens sockets with SO_REUSEPORT.
-var sharing = net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-	return control(c, func(fd int) error {
-		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-	})
-}}
-
-// control calls do with a socket's descriptor.
-func control(c syscall.RawConn, do func(fd int) error) error {
-	var err error
-	if e := c.Control(func(fd uintptr) { err = do(int(fd)) }); e != nil { // #nosec G115 -- a descriptor is an int
-		return e
-	}
-	return err
-}
-
 // listen opens a socket as CoreDNS opens its own (the two must agree in family
 // and options to be in one reuseport group).
 func listen(addr string) (*socket, error) {
+	sharing := steer.Sharing()
 	p, err := sharing.ListenPacket(context.Background(), "udp", addr)
 	if err != nil {
 		return nil, err

@@ -19,8 +19,10 @@ const (
 	// them before who answers waits too: a zone transfer comes in hundreds of
 	// messages.
 	maxUnread = 256 << 10
-	// lingerFor is how long a connection must have been idle to be closed while its
-	// group ends.
+	// partFor is how long a connection's client may take to end it too.
+	partFor = 500 * time.Millisecond
+	// lingerFor is how long a connection must have been idle to be ended when its
+	// group ends. One that is not idle is ended behind an answer.
 	lingerFor = 100 * time.Millisecond
 )
 
@@ -64,23 +66,34 @@ func (s *stream) serve() {
 		}
 		j, err := s.next(patience)
 		if err != nil {
-			if !errors.Is(err, io.EOF) { // after an EOF the client may still read
+			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 				_ = s.Close()
-			}
+			} // else the client may still read
 			break
 		}
-		s.slots <- struct{}{}
 		s.ask(j)
 	}
 	for range maxPipelined { // all have been answered
 		s.slots <- struct{}{}
 	}
-	_ = s.Close()
+	s.part()
 	s.in.Reset(nil)
 	readers.Put(s.in)
 }
 
-// next reads a query. Time runs while nothing is being answered.
+// part ends the connection so that the client gets all answers: closing one on
+// which something is still to be read resets it, and takes along what the client
+// has not read.
+func (s *stream) part() {
+	if s.conn.CloseWrite() == nil {
+		_ = s.conn.SetReadDeadline(time.Now().Add(partFor))
+		_, _ = io.Copy(io.Discard, s.conn)
+	}
+	_ = s.Close()
+}
+
+// next reads a query, once it has a slot. Time runs while nothing is being
+// answered.
 func (s *stream) next(patience time.Duration) (*job, error) {
 	for {
 		s.of.setDeadline(s.conn, patience)
@@ -92,21 +105,32 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 			return nil, err
 		}
 	}
-	var length [2]byte
-	if _, err := io.ReadFull(s.in, length[:]); err != nil {
-		return nil, err
+	s.slots <- struct{}{} // from here on it is not idle
+	if s.of.ending.Load() != 0 {
+		s.of.setDeadline(s.conn, patience) // an answer may just have ended the time
 	}
 	j := newJob()
+	if err := j.read(s.in); err != nil {
+		s.done()
+		j.free()
+		return nil, err
+	}
+	return j, nil
+}
+
+// read reads a query with its length (RFC 1035, 4.2.2).
+func (j *job) read(in io.Reader) error {
+	var length [2]byte
+	if _, err := io.ReadFull(in, length[:]); err != nil {
+		return err
+	}
 	n := int(binary.BigEndian.Uint16(length[:]))
 	if cap(j.packet) < n {
 		j.packet = make([]byte, n)
 	}
 	j.packet = j.packet[:n]
-	if _, err := io.ReadFull(s.in, j.packet); err != nil {
-		j.free()
-		return nil, err
-	}
-	return j, nil
+	_, err := io.ReadFull(in, j.packet)
+	return err
 }
 
 // ask has a query answered, with SERVFAIL if too many wait.
@@ -127,8 +151,14 @@ func (s *stream) ask(j *job) {
 	j.free()
 }
 
-// done makes room for another query.
-func (s *stream) done() { <-s.slots }
+// done makes room for another query. While the group ends it is time to part when
+// all has been answered: the client has least reason to be asking just then.
+func (s *stream) done() {
+	<-s.slots
+	if s.of.ending.Load() != 0 && len(s.slots) == 0 {
+		_ = s.conn.SetReadDeadline(time.Now())
+	}
+}
 
 // Send implements Peer. What comes while somebody writes goes out with the next
 // write, in one piece.

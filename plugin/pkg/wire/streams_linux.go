@@ -1,13 +1,13 @@
 package wire
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"firebreakdns.io/firebreak/plugin/pkg/steer"
 )
 
 // handshakeFor is how long a group that ends still takes connections: those that
@@ -18,8 +18,7 @@ const handshakeFor = 100 * time.Millisecond
 // connection's next query only when it has answered the last.
 type streams struct {
 	*Group
-	listener *net.TCPListener
-	steering *streamSteering
+	listener *steer.Listener
 	pool     *pool
 
 	accepted atomic.Uint64
@@ -30,30 +29,18 @@ type streams struct {
 }
 
 func listenStreams(g *Group) (*streams, error) {
-	lc := sharing
-	lc.SetMultipathTCP(false) // Go's default; the kernel does not let one be steered
-	l, err := lc.Listen(context.Background(), "tcp", g.addr)
+	l, err := steer.Listen(g.addr)
 	if err != nil {
 		return nil, err
 	}
-	listener, ok := l.(*net.TCPListener)
-	if !ok {
-		_ = l.Close()
-		return nil, fmt.Errorf("%s is no TCP address", g.addr)
-	}
-	steering, err := newStreamSteering(g.addr, listener)
-	if err != nil {
-		_ = l.Close()
-		return nil, err
-	}
-	return &streams{Group: g, listener: listener, steering: steering, pool: newPool(), open: make(map[*stream]struct{})}, nil
+	return &streams{Group: g, listener: l, pool: newPool(), open: make(map[*stream]struct{})}, nil
 }
 
 // accept takes connections until the listener is closed.
 func (s *streams) accept() {
 	pause := time.Duration(0)
 	for {
-		conn, err := s.listener.AcceptTCP()
+		conn, err := s.listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -64,12 +51,8 @@ func (s *streams) accept() {
 			continue
 		}
 		pause = 0
-		if s.steering.seen(conn) {
-			_ = conn.Close()
-			continue
-		}
 		s.accepted.Add(1)
-		c := newStream(s, conn)
+		c := newStream(s, conn.(*net.TCPConn)) //nolint:errcheck // a TCP listener accepts nothing else
 		s.mu.Lock()
 		s.open[c] = struct{}{}
 		s.mu.Unlock()
@@ -103,7 +86,9 @@ func (s *streams) setDeadline(conn *net.TCPConn, patience time.Duration) {
 func (s *streams) leave(now time.Time, steer bool) {
 	s.ending.Store(now.UnixNano())
 	if steer {
-		s.steering.away()
+		if err := s.listener.Leave(); err != nil {
+			log.Debugf("%v", err)
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,16 +1,18 @@
-package wire
+package steer
 
 import (
 	"net"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/coredns/coredns/plugin/pkg/reuseport"
 )
 
 // stranger is a listener at the same address that is not ours.
 func stranger(t *testing.T, addr string) (l net.Listener, taken *atomic.Int64) {
 	t.Helper()
-	l, err := sharing.Listen(t.Context(), "tcp", addr)
+	l, err := reuseport.Listen("tcp", addr) // as CoreDNS does, with Go's multipath TCP
 	if err != nil {
 		t.Skipf("cannot listen at %s: %v", addr, err)
 	}
@@ -36,30 +38,28 @@ func TestConnectionsAreSteered(t *testing.T) {
 		t.Run(at, func(t *testing.T) {
 			first, early := stranger(t, at)
 			addr := first.Addr().String()
-			s, err := listenStreams(&Group{addr: addr})
+			l, err := Listen(addr)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.listener.Close()
+			defer l.Close()
 			_, late := stranger(t, addr)
 			var ours atomic.Int64
 			go func() {
 				for {
-					c, err := s.listener.AcceptTCP()
+					c, err := l.Accept()
 					if err != nil {
 						return
 					}
-					if !s.steering.seen(c) {
-						ours.Add(1)
-					}
+					ours.Add(1)
 					_ = c.Close()
 				}
 			}()
-			if err := s.steering.find(nil); err != nil {
+			if err := l.Take(nil); err != nil {
 				t.Fatal(err)
 			}
-			if s.steering.index != 1 {
-				t.Errorf("index %d, want 1: one was there before", s.steering.index)
+			if l.index != 1 {
+				t.Errorf("index %d, want 1: one was there before", l.index)
 			}
 			strangers := early.Load() + late.Load()
 			const n = 200
@@ -68,7 +68,9 @@ func TestConnectionsAreSteered(t *testing.T) {
 			if got := early.Load() + late.Load() - strangers; got != 0 {
 				t.Errorf("%d connections went to strangers", got)
 			}
-			s.steering.away()
+			if err := l.Leave(); err != nil {
+				t.Fatal(err)
+			}
 			connect(t, addr, n)
 			settle(t, func() bool { return early.Load()+late.Load()-strangers == n })
 			if ours.Load() != n {
@@ -81,7 +83,7 @@ func TestConnectionsAreSteered(t *testing.T) {
 func connect(t *testing.T, addr string, n int) {
 	t.Helper()
 	for range n {
-		c, err := net.DialTimeout("tcp", probeTarget(addr), time.Second)
+		c, err := net.DialTimeout("tcp", Reach(addr), time.Second)
 		if err != nil {
 			t.Fatal(err)
 		}
