@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"io"
 	stdlog "log"
 	"net"
@@ -108,7 +109,7 @@ func (s *server) answer(svc *service) {
 // older one, which is about to end. An order belongs to who goes on. Connections that
 // are open stay where they are, and the boot id keeps their calls apart.
 func (s *server) take(l *steer.Listener) {
-	if err := l.Take(s.done); err != nil {
+	if err := l.Take(s.done); err != nil && !errors.Is(err, net.ErrClosed) {
 		log.Debugf("Calls to %s may reach another process that shares the address: %v", s, err)
 	}
 }

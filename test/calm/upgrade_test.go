@@ -24,7 +24,7 @@ func TestUpgrade(t *testing.T) {
 	if testing.Short() { // with the race detector
 		rate = 1000
 	}
-	udp := load.Start(t, old.addr, rawQuery(0, "name0.test."), 4, rate)
+	udp := load.Start(t, old.addr, rawQuery(0, "name0.test."), 16, rate)
 	tcp := startStreams(t, old.addr, 8)
 	for range 3 {
 		next := launch(t, port, plugins, "name0.test.")

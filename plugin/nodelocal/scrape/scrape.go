@@ -11,6 +11,8 @@ package scrape
 
 import (
 	"context"
+	"errors"
+	"net"
 	"net/http"
 	"reflect"
 	"sync"
@@ -147,7 +149,7 @@ func serve(addr string, reg *prometheus.Registry) (*server, error) {
 func (s *server) take(addr string) {
 	s.taking.Lock()
 	defer s.taking.Unlock()
-	if err := s.listener.Take(s.stop); err != nil {
+	if err := s.listener.Take(s.stop); err != nil && !errors.Is(err, net.ErrClosed) {
 		log.Debugf("A scrape of %s may reach another process: %v", addr, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,16 +18,21 @@ import (
 // more of each process that shares the address.
 const maxListeners = 32
 
-// probeWait is how long it may take until a connection of our own is accepted. It
-// goes over loopback.
-const probeWait = 250 * time.Millisecond
+// probeWaits are how long it may take until a connection of our own is accepted,
+// in the first search and in those after it. It goes over loopback, but the process
+// may be busy, and each index that is not ours costs as much.
+var probeWaits = []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second}
+
+// proofs are how many connections have to come to the listener for its index to be
+// right: one beyond the group's end leads to any listener, ours too.
+const proofs = 8
 
 // Listener is a TCP listener that shares its address with others.
 //
 // The kernel chooses a listener for a connection when its first packet comes, and
 // the program sees that packet from its IP header on (SKF_NET_OFF). The index is
-// found by connections of our own, one for each index, from a port that the program
-// knows; all others are steered as before meanwhile. Who else accepts such a
+// found by connections of our own, one for each index, from the listener's address
+// and a port that the program knows; all others are steered as before meanwhile. Who else accepts such a
 // connection finds it closed, with nothing in it.
 type Listener struct {
 	*net.TCPListener
@@ -90,25 +96,12 @@ func (l *Listener) Taken() bool {
 func (l *Listener) Take(stop <-chan struct{}) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// An index beyond the group's end leads to any listener, ours too: twice in a
-	// row is taken for a proof, and the lower ones come first.
-	for k := range maxListeners {
-		found := false
-		for range 2 {
-			select {
-			case <-stop:
-				return nil
-			default:
-			}
-			ours, err := l.probe(k)
-			if err != nil {
-				return err
-			}
-			if found = ours; !ours {
-				break
-			}
+	for _, wait := range probeWaits {
+		k, err := l.search(wait, stop)
+		if err != nil {
+			return err
 		}
-		if found {
+		if k >= 0 {
 			l.index = k
 			return l.attach(program(0, 0, k))
 		}
@@ -117,13 +110,48 @@ func (l *Listener) Take(stop <-chan struct{}) error {
 	return errNotFound
 }
 
+// search finds the listener's index; -1: it did not. l.mu is held.
+func (l *Listener) search(wait time.Duration, stop <-chan struct{}) (int, error) {
+	for k := range maxListeners {
+		ours := 0
+		for ours < proofs {
+			select {
+			case <-stop:
+				return -1, net.ErrClosed
+			default:
+			}
+			came, err := l.probe(k, wait)
+			if err != nil {
+				return -1, err
+			}
+			if !came {
+				break
+			}
+			ours++
+		}
+		switch {
+		case ours == proofs:
+			return k, nil
+		case ours > 0:
+			// It was ours and then was not: the group's end is behind us, or it changed,
+			// or we were too slow.
+			return -1, nil
+		}
+	}
+	return -1, nil
+}
+
 // probe says whether a connection that is steered to index k comes to us.
-func (l *Listener) probe(k int) (bool, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), probeWait)
+func (l *Listener) probe(k int, wait time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), wait)
 	defer cancel()
+	to, err := netip.ParseAddrPort(Reach(l.addr))
+	if err != nil {
+		return false, err
+	}
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return Control(c, func(fd int) error {
-			port, err := bindAnyPort(fd)
+			port, err := bindAnyPort(fd, to.Addr())
 			if err != nil {
 				return err
 			}
@@ -135,12 +163,15 @@ func (l *Listener) probe(k int) (bool, error) {
 			return l.attach(program(port, k, l.index))
 		})
 	}}
-	conn, err := d.DialContext(ctx, "tcp", Reach(l.addr))
-	if err != nil {
+	defer l.port.Store(0)
+	conn, err := d.DialContext(ctx, "tcp", to.String())
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return false, nil
+	case err != nil:
 		return false, fmt.Errorf("cannot connect to %s to see who answers: %w", l.addr, err)
 	}
 	defer conn.Close()
-	defer l.port.Store(0)
 	select {
 	case <-l.found:
 		return true, nil
@@ -220,17 +251,19 @@ func (l *Listener) attach(p []unix.SockFilter) error {
 	return nil
 }
 
-// bindAnyPort binds a socket to a port of the kernel's choice.
-func bindAnyPort(fd int) (uint16, error) {
-	domain, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DOMAIN)
-	if err != nil {
-		return 0, err
+// bindAnyPort binds a socket to an address and a port of the kernel's choice.
+func bindAnyPort(fd int, to netip.Addr) (uint16, error) {
+	var at unix.Sockaddr
+	if to.Is4() {
+		at = &unix.SockaddrInet4{Addr: to.As4()}
+	} else {
+		at6 := &unix.SockaddrInet6{Addr: to.As16()}
+		if i, err := net.InterfaceByName(to.Zone()); err == nil { // a link-local address
+			at6.ZoneId = uint32(i.Index) // #nosec G115 -- the kernel's own
+		}
+		at = at6
 	}
-	var wild unix.Sockaddr = &unix.SockaddrInet4{}
-	if domain == unix.AF_INET6 {
-		wild = &unix.SockaddrInet6{}
-	}
-	if err := unix.Bind(fd, wild); err != nil {
+	if err := unix.Bind(fd, at); err != nil {
 		return 0, err
 	}
 	bound, err := unix.Getsockname(fd)

@@ -34,7 +34,7 @@ func stranger(t *testing.T, addr string) (l net.Listener, taken *atomic.Int64) {
 // TestConnectionsAreSteered: whoever else listens at the address, before us and
 // after, connections come to our listener; when it leaves, to the others.
 func TestConnectionsAreSteered(t *testing.T) {
-	for _, at := range []string{"127.0.0.1:0", "[::1]:0", "0.0.0.0:0", "[::]:0"} {
+	for _, at := range []string{"127.0.0.1:0", "127.44.0.7:0", "[::1]:0", "0.0.0.0:0", "[::]:0"} {
 		t.Run(at, func(t *testing.T) {
 			first, early := stranger(t, at)
 			addr := first.Addr().String()

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,6 +132,9 @@ func (g *Group) watch() {
 		}
 		if !yields && (changed || !g.streams.listener.Taken()) {
 			err := g.streams.listener.Take(g.stop)
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
 			connections.about(err, "Queries of one TCP connection to %s may be answered in their order: %v. Trying again", g.addr)
 		}
 		select {

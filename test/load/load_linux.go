@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Load asks one question over UDP until it is ended.
@@ -33,12 +35,29 @@ func Start(t testing.TB, addr string, packet []byte, sockets, rate int) *Load {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetReadBuffer(4 << 20)
+		if err := room(c); err != nil {
+			t.Fatal(err)
+		}
 		l.conns = append(l.conns, c)
 		l.readers.Go(func() { l.read(c) })
 		l.senders.Go(func() { l.send(c, append([]byte(nil), packet...), rate/sockets) })
 	}
 	return l
+}
+
+// room has the socket hold what comes while its reader does not run, as far as the
+// system lets it.
+func room(c *net.UDPConn) error {
+	const size = 4 << 20
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(func(fd uintptr) {
+		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, size) != nil { // #nosec G115 -- a descriptor is an int
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, size) // #nosec G115 -- a descriptor is an int
+		}
+	})
 }
 
 func (l *Load) send(c *net.UDPConn, packet []byte, rate int) {
