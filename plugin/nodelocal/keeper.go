@@ -62,6 +62,7 @@ type running struct {
 	owner      bool
 	ownerSince time.Time
 	swept      string // whom it was last swept for
+	tookFrom   string // who there was when scrapes were last taken over
 	openAt     time.Time
 	tidied     bool
 	troubles   map[string]string // what was last said of each trouble

@@ -4,31 +4,33 @@ package nodelocal
 
 import (
 	"fmt"
-	"net"
 	"net/netip"
-	"slices"
+	"strconv"
 
-	"firebreakdns.io/firebreak/plugin/pkg/wire"
+	"firebreakdns.io/firebreak/plugin/pkg/blocks"
+
+	"github.com/coredns/coredns/plugin/pkg/transport"
 )
 
 // listensAt says which address no server block will listen at: nobody would answer
 // there.
 func listensAt(w *wish) error {
-	var hosts []netip.Addr
-	everywhere := false
-	for _, l := range wire.Plan(w.controller, pluginName) {
-		host, port, err := net.SplitHostPort(l.Addr)
-		if err != nil || port != fmt.Sprint(w.port) {
+	port := strconv.Itoa(int(w.port))
+	listens := make(map[netip.Addr]bool)
+	for _, b := range blocks.All(w.controller) {
+		if b.Transport != transport.DNS || b.Port != port {
 			continue
 		}
-		a, err := netip.ParseAddr(host)
-		if host == "" || err == nil && a.IsUnspecified() {
-			everywhere = true
+		for _, host := range b.ListenHosts {
+			a, err := netip.ParseAddr(host)
+			if host == "" || err == nil && a.IsUnspecified() {
+				return nil // everywhere
+			}
+			listens[a.Unmap()] = true
 		}
-		hosts = append(hosts, a.Unmap())
 	}
 	for _, a := range w.addrs {
-		if !everywhere && !slices.Contains(hosts, a) {
+		if !listens[a] {
 			return fmt.Errorf("no server block listens at %s: add it to the bind lines (bind %s), or say another port", netip.AddrPortFrom(a, w.port), a)
 		}
 	}

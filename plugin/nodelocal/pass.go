@@ -14,6 +14,7 @@ import (
 	"firebreakdns.io/firebreak/plugin/control"
 	"firebreakdns.io/firebreak/plugin/nodecache"
 	"firebreakdns.io/firebreak/plugin/nodelocal/rules"
+	"firebreakdns.io/firebreak/plugin/nodelocal/scrape"
 	"firebreakdns.io/firebreak/plugin/pkg/generation"
 )
 
@@ -51,9 +52,14 @@ func (k *keeper) pass(r *running, now time.Time) {
 			r.ownerSince = now
 			log.Infof("This generation (%s) has the link %s", r.member.ID(), r.link.Name())
 		} else {
+			r.tookFrom = ""
 			log.Infof("A newer generation has the link %s: this one changes nothing any more", r.link.Name())
 		}
 		control.Changed()
+	}
+	if living := livingIDs(peers); r.owner && r.tookFrom != living {
+		r.tookFrom = living
+		scrape.Take()
 	}
 	if r.listens && r.owner {
 		k.keepLink(r, peers, now)

@@ -4,6 +4,7 @@ import (
 	"firebreakdns.io/firebreak/plugin/clients/tenure"
 	"firebreakdns.io/firebreak/plugin/control"
 	"firebreakdns.io/firebreak/plugin/nodecache"
+	"firebreakdns.io/firebreak/plugin/nodelocal/scrape"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 
 	"github.com/coredns/caddy"
@@ -51,6 +52,7 @@ func setup(c *caddy.Controller) error {
 	mine, _ := holders.Options(c)
 	*mine = *w
 	register()
+	scrape.Beside(c)
 	control.Provide(c, control.Provider{Feature: protocol.FeatureNodeLocal, Routes: routes})
 	// What is asked to try the server may be for any of its server blocks.
 	dnsserver.AddPluginToAllServerBlocks(c, func(next plugin.Handler) plugin.Handler {

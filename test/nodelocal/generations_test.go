@@ -115,12 +115,22 @@ func TestKilledWithSibling(t *testing.T) {
 	before := l.state()
 	addrs := []netip.Addr{local4, local6, service4, service6}
 	old := l.nodeServer(conf{addrs: addrs}).captured()
-	young := l.nodeServer(conf{addrs: addrs, ready: "8281"}).captured()
-	until(t, 2*time.Second, "the newest owns", func() bool { return strings.Contains(old.metrics(), "coredns_nodelocal_owner 0") })
+	young := l.nodeServer(conf{addrs: addrs, ready: "8281", scrape: "8183"}).captured()
+	owns := func(s *server) bool { return strings.Contains(s.state(), `"owner":true`) }
+	until(t, 2*time.Second, "the newest owns", func() bool { return owns(young) && !owns(old) })
+	// Both have one address for metrics: who scrapes it reads the newest.
+	until(t, 3*time.Second, "each of 20 scrapes reads the newest", func() bool {
+		for range 20 {
+			if m := old.metrics(); !strings.Contains(m, "coredns_nodelocal_owner 1") || !strings.Contains(m, "coredns_nodelocal_generations 2") {
+				return false
+			}
+		}
+		return true
+	})
 	streams := map[netip.Addr]*stream{local4: l.stream(l.pod, local4), service6: l.stream(l.pod2, service6)}
 	time.Sleep(500 * time.Millisecond)
 	young.kill()
-	took := until(t, time.Second, "the older one owns", func() bool { return strings.Contains(old.metrics(), "coredns_nodelocal_owner 1") })
+	took := until(t, time.Second, "the older one owns", func() bool { return owns(old) })
 	t.Logf("the older one owns %s after kill -9", took.Round(time.Millisecond))
 	time.Sleep(500 * time.Millisecond)
 	for a, s := range streams {
@@ -132,6 +142,9 @@ func TestKilledWithSibling(t *testing.T) {
 	}
 	if err := l.whole(addrs); err != nil {
 		t.Errorf("after kill -9: %v", err)
+	}
+	if m := old.metrics(); !strings.Contains(m, "coredns_nodelocal_owner 1") || !strings.Contains(m, "coredns_nodelocal_generations 1\n") {
+		t.Error("a scrape does not read the one that is left")
 	}
 	// It keeps, too.
 	l.in(l.node, "ip", "link", "del", "nodelocaldns")

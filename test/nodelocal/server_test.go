@@ -27,6 +27,7 @@ type server struct {
 	cmd    *exec.Cmd
 	exited chan struct{}
 	ready  string // port of /ready
+	scrape string // port of /metrics
 }
 
 // launch starts the server with a Corefile, and does not wait for anything.
@@ -161,7 +162,7 @@ func (s *server) state() string {
 }
 
 func (s *server) metrics() string {
-	_, body := s.get("http://127.0.0.1:"+s.ready[:len(s.ready)-1]+"3/metrics", "")
+	_, body := s.get("http://127.0.0.1:"+s.scrape+"/metrics", "")
 	return body
 }
 
@@ -177,7 +178,8 @@ type conf struct {
 	addrs    []netip.Addr
 	upstream string // default: cluster DNS
 	options  string // of nodelocal
-	ready    string // a port that ends in 1, default 8181
+	ready    string // a port, default 8181
+	scrape   string // another one, default 2 more
 	extra    string // lines of the server block
 	check    string
 }
@@ -185,11 +187,9 @@ type conf struct {
 // nodeServer starts the node's server.
 func (l *lab) nodeServer(c conf, before ...string) *server {
 	l.t.Helper()
-	if c.ready == "" {
-		c.ready = "8181"
-	}
+	c.ports()
 	s := l.launch(l.node, c.corefile, before...)
-	s.ready = c.ready
+	s.ready, s.scrape = c.ready, c.scrape
 	return s
 }
 
@@ -201,10 +201,17 @@ func words(addrs []netip.Addr) string {
 	return strings.Join(out, " ")
 }
 
-func (c conf) corefile(dir string) string {
+func (c *conf) ports() {
 	if c.ready == "" {
 		c.ready = "8181"
 	}
+	if c.scrape == "" {
+		c.scrape = c.ready[:len(c.ready)-1] + "3"
+	}
+}
+
+func (c conf) corefile(dir string) string {
+	c.ports()
 	if c.upstream == "" {
 		c.upstream = cluster4.String()
 	}
@@ -222,7 +229,7 @@ func (c conf) corefile(dir string) string {
 	ready 127.0.0.1:%[4]s {
 		monitor continuously
 	}
-	prometheus 127.0.0.1:%[7]s3
+	prometheus 127.0.0.1:%[7]s
 	errors
 	%[8]s
 	template IN TXT who.test {
@@ -233,7 +240,7 @@ func (c conf) corefile(dir string) string {
 		max_fails 0
 	}
 }
-`, words(c.addrs), c.options, dir, c.ready, c.upstream, check, c.ready[:len(c.ready)-1], c.extra)
+`, words(c.addrs), c.options, dir, c.ready, c.upstream, check, c.scrape, c.extra)
 }
 
 // clusterDNS starts cluster DNS.
