@@ -64,7 +64,6 @@ type running struct {
 	swept      string // whom it was last swept for
 	tookFrom   string // who there was when scrapes were last taken over
 	openAt     time.Time
-	tidied     bool
 	troubles   map[string]string // what was last said of each trouble
 	repairs    repairs
 
@@ -79,6 +78,7 @@ type entry struct {
 	addr      netip.Addr
 	stays     bool // it was reached, so the address is there for good
 	captured  bool
+	tidied    bool // what NodeLocal DNSCache left for it is removed
 	since     time.Time
 	reason    string // why it is not captured
 	detail    string

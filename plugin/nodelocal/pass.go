@@ -223,22 +223,26 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 }
 
 // tidy removes what NodeLocal DNSCache left for addresses that are captured now. It
-// is done once: if it still runs, it is not to be fought.
+// is done once for each: if it still runs, it is not to be fought.
 func (r *running) tidy(captured []netip.Addr) {
-	if r.tidied || len(captured) == 0 {
+	var fresh []netip.Addr
+	for _, a := range captured {
+		if e := r.entries[a]; !e.tidied {
+			e.tidied = true
+			fresh = append(fresh, a)
+		}
+	}
+	if len(fresh) == 0 {
 		return
 	}
-	r.tidied = true
-	n, hint, err := rules.Leftovers(captured)
+	n, hint, err := rules.Leftovers(fresh)
 	if n > 0 {
 		log.Infof("Removed %d rules that NodeLocal DNSCache left", n)
 	}
 	if err != nil {
 		log.Warningf("Removing what NodeLocal DNSCache left: %v", err)
 	}
-	if hint != "" {
-		log.Warningf("%s", hint)
-	}
+	r.trouble("leftovers", hint)
 }
 
 // writes says whether this generation writes the rules that all of them share: the

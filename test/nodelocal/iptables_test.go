@@ -79,3 +79,38 @@ func TestIPTables(t *testing.T) {
 	l.same(before)
 	l.holds("cluster", service4, service6)
 }
+
+// NodeLocal DNSCache was killed and left its link, an address more, and its rules:
+// link and addresses are taken over, rules for them removed, and in the end nothing
+// of it is left.
+func TestAfterNodeLocal(t *testing.T) {
+	l := newLab(t)
+	if _, err := exec.LookPath("iptables"); err != nil {
+		t.Skip("skipped: there is no iptables here: apt-get install iptables")
+	}
+	l.clusterDNS()
+	l.in(l.node, "iptables", "-t", "raw", "-A", "PREROUTING", "-j", "ACCEPT")
+	l.in(l.node, "iptables", "-t", "raw", "-D", "PREROUTING", "-j", "ACCEPT")
+	before := l.state()
+	l.in(l.node, "ip", "link", "add", "nodelocaldns", "type", "ifb")
+	for _, a := range []string{"169.254.20.10/32", "10.96.0.10/32", "10.96.0.99/32"} {
+		l.in(l.node, "ip", "addr", "add", a, "dev", "nodelocaldns")
+	}
+	for _, protocol := range []string{"udp", "tcp"} {
+		for _, a := range []string{"169.254.20.10", "10.96.0.10"} {
+			l.in(l.node, "iptables", "-t", "raw", "-A", "PREROUTING", "-d", a, "-p", protocol, "--dport", "53", "-m", "comment", "--comment", "NodeLocal DNS Cache: skip conntrack", "-j", "CT", "--notrack")
+		}
+	}
+	if got := l.who(l.pod, "udp", service4); got == "cluster" {
+		t.Fatal("what NodeLocal left does not capture: the test proves nothing")
+	}
+	s := l.nodeServer(conf{addrs: []netip.Addr{local4, service4}}).captured()
+	l.holds("node", local4, service4)
+	s.says(2*time.Second, "10.96.0.99")
+	if left := l.in(l.node, "sh", "-c", "iptables -t raw -S | grep NodeLocal || true"); left != "" {
+		t.Errorf("rules that NodeLocal left are still there:\n%s", left)
+	}
+	s.stop()
+	l.same(before)
+	l.holds("cluster", service4)
+}
