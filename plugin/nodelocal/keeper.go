@@ -34,6 +34,8 @@ const (
 	// endsAfter is how long an address lasts that a start put, and that nobody came to
 	// listen at.
 	endsAfter = 30 * time.Second
+	// yieldAfter is how long one that does not answer stays beside an older one that does.
+	yieldAfter = 10 * time.Second
 	// farewell is how long one that ends waits for others that end at the same moment.
 	farewell = 50 * time.Millisecond
 )
@@ -58,6 +60,8 @@ type running struct {
 	entries map[netip.Addr]*entry
 	gone    []netip.Addr // still on the link, and in no Corefile any more
 
+	began      time.Time
+	yielded    bool
 	listens    bool // CoreDNS has been reached at one of the addresses
 	owner      bool
 	ownerSince time.Time
@@ -224,7 +228,7 @@ func (k *keeper) want(live []*wish) {
 // begin starts the loop.
 func (r *running) begin(k *keeper) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
+	r.cancel, r.began = cancel, time.Now()
 	unhook, err := link.Watch(r.nudge)
 	if err != nil {
 		log.Warningf("Links are only looked at every %s: %v", lookEvery, err)

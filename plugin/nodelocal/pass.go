@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/control"
@@ -57,6 +59,7 @@ func (k *keeper) pass(r *running, now time.Time) {
 		}
 		control.Changed()
 	}
+	r.yield(peers, now)
 	if living := livingIDs(peers); r.owner && r.tookFrom != living {
 		r.tookFrom = living
 		scrape.Take()
@@ -113,6 +116,32 @@ func (r *running) letGo(e *entry, now time.Time, why string) {
 	e.captured, e.nextCheck = false, now.Add(wait)
 	e.not(reasonFirewall, fmt.Sprintf("%s. The rules for it are taken away, and tried again after %s", why, wait))
 	r.trouble(e.addr.String(), "Not captured: "+e.detail)
+}
+
+// yield ends this process if it cannot answer and an older generation does: it has
+// shared their packets from the moment it listened, and nothing else gives them back.
+// Whoever started it may try again.
+func (r *running) yield(peers []generation.Peer, now time.Time) {
+	if r.yielded || r.cancel == nil || now.Sub(r.began) < yieldAfter {
+		return
+	}
+	why := ""
+	for _, e := range r.entries {
+		if e.captured {
+			return
+		}
+		why = e.detail
+	}
+	for _, p := range peers {
+		if !p.Newer && string(p.Facts[factCaptured]) == "true" && string(p.Facts[factEnding]) != "true" {
+			r.yielded = true
+			log.Errorf("An older generation (%s) answers on this node and this one does not after %s: it ends, so that the older one has all packets again. %s", p.ID, yieldAfter, why)
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				log.Errorf("Ending: %v", err)
+			}
+			return
+		}
+	}
 }
 
 // all are the addresses that any Corefile here has: during a reload those of both.
@@ -380,6 +409,7 @@ func (r *running) capture(e *entry, now time.Time) {
 	e.captured, e.since, e.reason, e.detail = true, now, "", ""
 	e.passed, e.arrived = false, time.Time{}
 	r.troubles[e.addr.String()] = ""
+	_ = r.member.Publish(factCaptured, true)
 	log.Infof("%s is captured: the server answers at it", e.addr)
 	control.Changed()
 }

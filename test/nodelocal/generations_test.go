@@ -4,6 +4,7 @@ package nodelocal
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -154,7 +155,8 @@ func TestKilledWithSibling(t *testing.T) {
 	l.same(before)
 }
 
-// A newer one that cannot answer takes nothing away from the older.
+// A newer one that cannot answer captures nothing, and ends after a while, so that
+// the older one has all packets again.
 func TestNewerIsBroken(t *testing.T) {
 	l := newLab(t)
 	l.clusterDNS()
@@ -168,7 +170,21 @@ func TestNewerIsBroken(t *testing.T) {
 	if got := l.who(l.pod, "udp", service4); got != "node" {
 		t.Errorf("the Service is answered by %q", got)
 	}
-	young.kill()
+	select {
+	case <-young.exited:
+	case <-time.After(20 * time.Second):
+		t.Fatal("the one that cannot answer is still there after 20 s")
+	}
+	if said := young.said(); !strings.Contains(said, "An older generation") {
+		t.Errorf("it ended and did not say why: %s", said)
+	}
+	for i := range 20 { // names that only upstreams know
+		for _, network := range []string{"udp", "tcp"} {
+			if got := l.ask(l.pod, network, service4, fmt.Sprintf("name%d-%s.test.", i, network), time.Second); got != "cluster" {
+				t.Fatalf("with the old one alone, a name is answered by %q over %s", got, network)
+			}
+		}
+	}
 	until(t, time.Second, "the old one owns", func() bool { return strings.Contains(old.metrics(), "coredns_nodelocal_owner 1") })
 	until(t, time.Second, "all is whole", func() bool { return l.whole(addrs) == nil })
 	l.holds("node", addrs...)
