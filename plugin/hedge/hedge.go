@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"firebreakdns.io/firebreak/plugin/hedge/late"
 
@@ -40,6 +41,15 @@ func (*Hedge) Name() string { return pluginName }
 // well is not for readiness: a server that is taken out of its Service because
 // its upstreams are dead answers not even what it has cached.
 func (h *Hedge) Ready() bool { return h.group.started() && len(h.group.view.Keys()) > 0 }
+
+// NotReady says why Ready is false.
+func (h *Hedge) NotReady() string {
+	var words []string
+	for _, t := range h.group.options.targets {
+		words = append(words, t.text)
+	}
+	return fmt.Sprintf("no upstream of %s is known yet (%s)", h.group.options.from, strings.Join(words, " "))
+}
 
 // ServeDNS implements plugin.Handler.
 func (h *Hedge) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
