@@ -1,0 +1,128 @@
+package chart
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// programs are ours, built once.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "firebreak-chart")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "./build/coredns", "./build/image")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	return dir, cmd.Run()
+})
+
+// builtPrograms says that there is something to remove.
+var builtPrograms bool
+
+func removePrograms() {
+	if dir, err := programs(); builtPrograms && err == nil {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// program is the file of a program of ours.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("Builds the DNS server: not with -short")
+	}
+	builtPrograms = true
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, name)
+}
+
+// needNodelocal skips a test whose Corefile has the nodelocal plugin, where the
+// build has none.
+func needNodelocal(t *testing.T) {
+	t.Helper()
+	out, err := exec.Command(program(t, "coredns"), "-plugins").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Contains(strings.Fields(string(out)), "dns.nodelocal") {
+		t.Skip("This build has no nodelocal plugin")
+	}
+}
+
+// corefileOf is the Corefile in what was rendered.
+func corefileOf(t *testing.T, rendered string) string {
+	t.Helper()
+	for _, o := range objects(t, rendered) {
+		if o.GetKind() != "ConfigMap" {
+			continue
+		}
+		var m corev1.ConfigMap
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &m); err != nil {
+			t.Fatal(err)
+		}
+		return m.Data["Corefile"]
+	}
+	t.Fatal("No ConfigMap was rendered")
+	return ""
+}
+
+// Every Corefile of the chart starts on our binary with nothing changed, says why
+// it is not ready yet where there is no cluster to ask, and keeps the fast way for
+// hits in all of its server blocks.
+func TestCorefilesStart(t *testing.T) {
+	coredns := program(t, "coredns")
+	blocked := regexp.MustCompile(`coredns_nodecache_wire_active\{[^}]*reason="([^"]+)"[^}]*\} 0`)
+	active := regexp.MustCompile(`coredns_nodecache_wire_active\{[^}]*\} 1`)
+	for name, values := range valueSets(t) {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := render(t, values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			corefile := corefileOf(t, rendered)
+			if strings.Contains(corefile, "nodelocal ") {
+				needNodelocal(t)
+			}
+			metrics := ""
+			if strings.Contains(corefile, "prometheus") {
+				metrics = "127.0.0.1:9253"
+			}
+			got := startOnHost(t, coredns, corefile, metrics)
+			if got.Error != "" {
+				t.Fatalf("The Corefile does not start: %s\n%s\nIt was:\n%s", got.Error, got.Log, corefile)
+			}
+			// Where a Service's address is known, it is asked until its pods are.
+			ready := !strings.Contains(corefile, "kubernetes ") || strings.Contains(corefile, "fallback ")
+			if isReady := strings.HasSuffix(got.Ready, ": ready"); isReady != ready {
+				t.Errorf("Ready without a cluster: %q, want %v\n%s", got.Ready, ready, got.Log)
+			}
+			if !ready && !strings.Contains(got.Ready, "hedge: no upstream of ") {
+				t.Errorf("Why it is not ready: %q, want that no upstream is known", got.Ready)
+			}
+			if metrics == "" {
+				return
+			}
+			if m := blocked.FindStringSubmatch(got.Metrics); strings.Contains(corefile, "\n    log\n") {
+				if m == nil || !strings.Contains(m[1], "log") {
+					t.Errorf("With log, the fast way is %v, want that log turns it off", m)
+				}
+			} else if m != nil || !active.MatchString(got.Metrics) {
+				t.Errorf("The fast way is off: %v\n%s", m, got.Log)
+			}
+		})
+	}
+}
