@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/miekg/dns"
 )
 
 // insideEnv makes this test binary the first process of a host of its own:
@@ -39,7 +42,7 @@ type seen struct {
 }
 
 // startOnHost runs a Corefile, with nothing changed, on a host of its own until it
-// is ready or wantReady is what its probe says.
+// is ready, or does not get so.
 func startOnHost(t *testing.T, coredns, corefile, metrics string) seen {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -79,7 +82,18 @@ func inside(coredns, corefile, metrics string) int {
 }
 
 func runInside(coredns, corefile, metrics string) (s seen) {
-	if err := host(); err != nil {
+	text, err := os.ReadFile(corefile)
+	if err == nil {
+		var servers []string
+		if strings.Contains(string(text), "bind ") { // else all addresses of the host are the Corefile's own
+			servers = append(servers, worldIP)
+		}
+		if strings.Contains(string(text), "fallback "+serviceIP) {
+			servers = append(servers, serviceIP)
+		}
+		err = host(servers)
+	}
+	if err != nil {
 		s.Error = "setting up the host: " + err.Error()
 		return s
 	}
@@ -125,14 +139,13 @@ func runInside(coredns, corefile, metrics string) (s seen) {
 			return s
 		}
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		var ready bool
 		if s.Ready, ready = probe(); ready {
 			break
 		}
 	}
 	if metrics != "" {
-		var err error
 		if s.Metrics, err = get("http://" + metrics + "/metrics"); err != nil {
 			s.Error = "its metrics: " + err.Error()
 		}
@@ -141,9 +154,13 @@ func runInside(coredns, corefile, metrics string) (s seen) {
 	return s
 }
 
+// serviceIP is cluster DNS's address in the values, and worldIP the server that the
+// node itself asks.
+const serviceIP, worldIP = "10.96.0.10", "192.0.2.53"
+
 // host gives the namespaces what a node has: a loopback link, folders that can be
-// written to, a resolv.conf.
-func host() error {
+// written to, a resolv.conf, and servers that answer at their addresses.
+func host(servers []string) error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return err
 	}
@@ -159,11 +176,52 @@ func host() error {
 		}
 	}
 	const conf = "/run/resolv.conf"
-	if err := errors.Join(os.WriteFile(conf, []byte("nameserver 192.0.2.53\n"), 0o600), syscall.Mount(conf, "/etc/resolv.conf", "", syscall.MS_BIND, "")); err != nil {
+	if err := errors.Join(os.WriteFile(conf, []byte("nameserver "+worldIP+"\n"), 0o600), syscall.Mount(conf, "/etc/resolv.conf", "", syscall.MS_BIND, "")); err != nil {
 		return err
 	}
-	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
-		return fmt.Errorf("ip link set lo up: %w\n%s", err, out)
+	if err := ip("link", "set", "lo", "up"); err != nil {
+		return err
+	}
+	for _, address := range servers {
+		if err := ip("address", "add", address+"/32", "dev", "lo"); err != nil {
+			return err
+		}
+		if err := answer(address + ":53"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func ip(args ...string) error {
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// answer runs a DNS server that has one address for every name, until the host ends.
+func answer(address string) error {
+	handler := dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
+		m := new(dns.Msg).SetReply(q)
+		if q.Question[0].Qtype == dns.TypeA {
+			m.Answer = []dns.RR{&dns.A{
+				Hdr: dns.RR_Header{Name: q.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: 30},
+				A:   net.IPv4(10, 96, 0, 1),
+			}}
+		}
+		_ = w.WriteMsg(m) // the host ended
+	})
+	pc, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return err
+	}
+	ln, err := net.Listen("tcp", address)
+	if err != nil {
+		return err
+	}
+	for _, s := range []*dns.Server{{PacketConn: pc, Handler: handler}, {Listener: ln, Handler: handler}} {
+		go func() { _ = s.ActivateAndServe() }() // until the host ends
 	}
 	return nil
 }
