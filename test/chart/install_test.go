@@ -54,6 +54,7 @@ func TestInstall(t *testing.T) {
 		"--namespace", namespace, "--kubeconfig", w.KubeconfigPath(), "--wait", "--timeout", "3m",
 		"--set", "image.repository=localhost/firebreak/coredns,image.tag=test,image.pullPolicy=Never",
 		"--set", "nodeCache.mode=serviceIP,nodeCache.minReadySeconds=1,nodeCache.maxSurge=1,clusterDNS.serviceIPs={" + w.DNSAddress() + "}",
+		"--set", "upstream.servers={192.0.2.53}", // the nodes' resolv.conf names nobody: there is no way out of the cluster
 	}
 	if out, err := helm(t, append([]string{"install", "firebreak", chart}, values...)...); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -90,6 +91,27 @@ func TestInstall(t *testing.T) {
 		}
 	})
 	t.Run("Roll", func(t *testing.T) { w.roll(t, values) })
+	// The other mode: pods have the link-local address in their resolv.conf, as a
+	// kubelet with that clusterDNS writes it, and the Service is kube-proxy's again.
+	t.Run("LinkLocal", func(t *testing.T) {
+		args := append([]string{"upgrade", "firebreak", chart}, values...)
+		if out, err := helm(t, append(args, "--set", "nodeCache.mode=linkLocal,nodeCache.configChange=roll")...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		w.resolves(t, "by the Service", "getent", "hosts", service)
+		all := w.clients
+		defer func() { w.clients = all }()
+		w.clients = nil
+		for _, c := range all {
+			w.clients = append(w.clients, w.run(t, "link-local-"+c.Spec.NodeName, corev1.PodSpec{
+				NodeName:   c.Spec.NodeName,
+				DNSPolicy:  corev1.DNSNone,
+				DNSConfig:  &corev1.PodDNSConfig{Nameservers: []string{"169.254.20.10"}, Searches: []string{"svc.cluster.local"}},
+				Containers: []corev1.Container{{Name: "main", Image: lab.ClientRef, ImagePullPolicy: corev1.PullNever}},
+			}))
+		}
+		w.resolves(t, "by a link-local resolv.conf", "getent", "hosts", "kubernetes.default")
+	})
 	t.Run("Uninstall", func(t *testing.T) {
 		if out, err := helm(t, "uninstall", "firebreak", "--namespace", namespace, "--kubeconfig", w.KubeconfigPath(), "--wait"); err != nil {
 			t.Fatalf("%v\n%s", err, out)
