@@ -98,11 +98,8 @@ func TestCorefilesStart(t *testing.T) {
 			if strings.Contains(corefile, "nodelocal ") {
 				needNodelocal(t)
 			}
-			metrics := ""
-			if strings.Contains(corefile, "prometheus") {
-				metrics = "127.0.0.1:9253"
-			}
-			got := startOnHost(t, coredns, corefile, metrics)
+			var got seen
+			onHost(t, &got, "start", coredns, corefile)
 			if got.Error != "" {
 				t.Fatalf("The Corefile does not start: %s\n%s\nIt was:\n%s", got.Error, got.Log, corefile)
 			}
@@ -114,7 +111,7 @@ func TestCorefilesStart(t *testing.T) {
 			if !ready && !strings.Contains(got.Ready, "hedge: no upstream of ") {
 				t.Errorf("Why it is not ready: %q, want that no upstream is known", got.Ready)
 			}
-			if metrics == "" {
+			if !strings.Contains(corefile, "prometheus") {
 				return
 			}
 			blocks := wireActive.FindAllStringSubmatch(got.Metrics, -1)

@@ -25,12 +25,62 @@ import (
 const insideEnv = "FIREBREAK_CHART_INSIDE"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(insideEnv) != "" {
-		os.Exit(inside(os.Args[1], os.Args[2], os.Args[3]))
+	if what := os.Getenv(insideEnv); what != "" {
+		os.Exit(inside(what, os.Args[1], os.Args[2], os.Args[3]))
 	}
 	code := m.Run()
 	removePrograms()
 	os.Exit(code)
+}
+
+// onHost runs a Corefile, with nothing changed, on a host of its own, and reads what
+// came of it into result.
+func onHost(t *testing.T, result any, what, coredns, corefile string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("Hosts of their own are made by root")
+	}
+	dir := t.TempDir()
+	file, out := filepath.Join(dir, "Corefile"), filepath.Join(dir, "result")
+	if err := os.WriteFile(file, []byte(corefile), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], coredns, file, out)
+	cmd.Env = append(os.Environ(), insideEnv+"="+what)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
+		Pdeathsig:  syscall.SIGKILL, // and with the first process of a PID namespace go all others
+	}
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("The host: %v\n%s", err, said)
+	}
+	text, err := os.ReadFile(out)
+	if err == nil {
+		err = json.Unmarshal(text, result)
+	}
+	if err != nil {
+		t.Fatalf("The host's result %q: %v", text, err)
+	}
+}
+
+// inside is the first process of a host.
+func inside(what, coredns, corefile, out string) int {
+	var result any
+	switch what {
+	case "start":
+		result = startInside(coredns, corefile)
+	case "swap":
+		result = swapInside(coredns, corefile)
+	}
+	text, err := json.Marshal(result)
+	if err == nil {
+		err = os.WriteFile(out, text, 0o600)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // seen is what a Corefile did on its host.
@@ -41,47 +91,10 @@ type seen struct {
 	Log     string
 }
 
-// startOnHost runs a Corefile, with nothing changed, on a host of its own until it
-// is ready, or does not get so.
-func startOnHost(t *testing.T, coredns, corefile, metrics string) seen {
-	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("Hosts of their own are made by root")
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, "Corefile")
-	if err := os.WriteFile(file, []byte(corefile), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], coredns, file, metrics)
-	cmd.Env = append(os.Environ(), insideEnv+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNET | syscall.CLONE_NEWNS | syscall.CLONE_NEWPID,
-		Pdeathsig:  syscall.SIGKILL, // and with the first process of a PID namespace go all others
-	}
-	var out, said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("The host: %v\n%s", err, said.String())
-	}
-	var s seen
-	if err := json.Unmarshal(out.Bytes(), &s); err != nil {
-		t.Fatalf("The host said %q: %v\n%s", out.String(), err, said.String())
-	}
-	return s
-}
+// metricsAddress is where the Corefiles have their metrics.
+const metricsAddress = "127.0.0.1:9253"
 
-// inside is the first process of a host.
-func inside(coredns, corefile, metrics string) int {
-	s := runInside(coredns, corefile, metrics)
-	if err := json.NewEncoder(os.Stdout).Encode(s); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func runInside(coredns, corefile, metrics string) (s seen) {
+func startInside(coredns, corefile string) (s seen) {
 	text, err := os.ReadFile(corefile)
 	if err == nil {
 		var servers []string
@@ -94,64 +107,79 @@ func runInside(coredns, corefile, metrics string) (s seen) {
 		err = host(servers)
 	}
 	if err != nil {
-		s.Error = "setting up the host: " + err.Error()
-		return s
+		return seen{Error: "setting up the host: " + err.Error()}
 	}
-	var log bytes.Buffer
-	server := exec.Command(coredns, "-conf", corefile)
-	server.Stdout, server.Stderr = &log, &log
-	server.Env = append(os.Environ(), "NODE_NAME=node1")
-	if err := server.Start(); err != nil {
-		s.Error = err.Error()
-		return s
+	p, err := begin(coredns, corefile)
+	if err != nil {
+		return seen{Error: err.Error()}
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Wait() }()
-	stop := func() {
-		_ = server.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-ended:
-		case <-time.After(20 * time.Second):
-			_ = server.Process.Kill()
-			<-ended
-			s.Error = "it did not end within 20 s of SIGTERM"
+	defer func() {
+		if err := p.stop(); err != nil && s.Error == "" {
+			s.Error = err.Error()
 		}
-		s.Log = log.String()
-	}
-	probe := func(args ...string) (string, bool) {
-		out, err := exec.Command(coredns, append(append([]string{"probe"}, args...), "unix:///run/firebreak/control.sock")...).CombinedOutput()
-		return strings.TrimSpace(string(out)), err == nil
-	}
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		said, live := probe("-live")
-		if live {
-			break
-		}
+		s.Log = p.log.String()
+	}()
+	err = until(30*time.Second, func() error {
 		select {
-		case err := <-ended:
-			s.Error, s.Log = fmt.Sprintf("it ended: %v", err), log.String()
-			return s
+		case err := <-p.ended:
+			p.ended <- err
+			return nil
 		default:
+			_, err := p.probe("-live")
+			return err
 		}
-		if time.Now().After(deadline) {
-			s.Error = "it does not serve after 30 s: " + said
-			stop()
-			return s
-		}
+	})
+	if err != nil {
+		return seen{Error: "it does not serve after 30 s"}
 	}
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		var ready bool
-		if s.Ready, ready = probe(); ready {
-			break
-		}
-	}
-	if metrics != "" {
-		if s.Metrics, err = get("http://" + metrics + "/metrics"); err != nil {
+	_ = until(5*time.Second, func() (err error) { s.Ready, err = p.probe(); return err }) // what it said last is looked at
+	if strings.Contains(string(text), "prometheus") {
+		if s.Metrics, err = get("http://" + metricsAddress + "/metrics"); err != nil {
 			s.Error = "its metrics: " + err.Error()
 		}
 	}
-	stop()
 	return s
+}
+
+// server is our DNS server on this host.
+type server struct {
+	coredns string
+	cmd     *exec.Cmd
+	log     bytes.Buffer // to be read when it has ended
+	ended   chan error
+}
+
+func begin(coredns, corefile string) (*server, error) {
+	p := &server{coredns: coredns, cmd: exec.Command(coredns, "-conf", corefile), ended: make(chan error, 1)}
+	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
+	p.cmd.Env = append(os.Environ(), "NODE_NAME=node1")
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() { p.ended <- p.cmd.Wait() }()
+	return p, nil
+}
+
+// probe asks it as the chart's probes do.
+func (p *server) probe(args ...string) (string, error) {
+	out, err := exec.Command(p.coredns, append(append([]string{"probe"}, args...), "unix:///run/firebreak/control.sock")...).CombinedOutput()
+	return strings.TrimSpace(string(out)), err
+}
+
+// stop ends it as a kubelet does.
+func (p *server) stop() error {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case err := <-p.ended:
+		if err != nil {
+			return fmt.Errorf("it ended: %w", err)
+		}
+		return nil
+	case <-time.After(20 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+		return errors.New("it did not end within 20 s of SIGTERM")
+	}
 }
 
 // serviceIP is cluster DNS's address in the values, and worldIP the server that the
