@@ -2,6 +2,7 @@ package chart
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ type swapped struct {
 	Error        string
 	Beside, Lost int           // questions while both ran, and those that had no answer
 	Away         time.Duration // from the link's removal to the next answer
+	PutBack      bool          // it is another link of that name
 	Ready        string        // what the probe said in the end
 	Log          string
 }
@@ -41,6 +43,9 @@ func TestSwap(t *testing.T) {
 	}
 	if s.Away > 2*time.Second {
 		t.Errorf("Without the link, the next answer came after %s, want the link back within a second\n%s", s.Away, s.Log)
+	}
+	if !s.PutBack {
+		t.Errorf("The link is the one from before, want another: it was removed\n%s", s.Log)
 	}
 	if want := "unix:///run/firebreak/control.sock: ready"; s.Ready != want {
 		t.Errorf("In the end: %q, want %q\n%s", s.Ready, want, s.Log)
@@ -113,14 +118,21 @@ func swapInside(coredns, corefile string) (s swapped) {
 
 	_ = before.Process.Signal(syscall.SIGTERM)
 	_ = before.Wait() // its exit code is not ours
-	if err := ip("link", "del", "nodelocaldns"); err != nil {
+	link, err := net.InterfaceByName("nodelocaldns")
+	if err != nil {
 		return fail(err)
 	}
 	removed := time.Now()
+	if err := ip("link", "del", "nodelocaldns"); err != nil {
+		return fail(err)
+	}
 	if err := until(10*time.Second, ask); err != nil {
 		return fail(fmt.Errorf("no answer after the link was removed: %w", err))
 	}
 	s.Away = time.Since(removed)
+	if now, err := net.InterfaceByName("nodelocaldns"); err == nil {
+		s.PutBack = now.Index != link.Index
+	}
 	_ = until(5*time.Second, func() (err error) { s.Ready, err = p.probe(); return err }) // what it said last is looked at
 	return s
 }
