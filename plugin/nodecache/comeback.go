@@ -35,10 +35,24 @@ func (b *comeback) lost(now int64) {
 	}
 }
 
-// early says whether a refresh that has failed may be tried again before its
-// time: it failed in an outage that is over, or it is the one that finds out
-// whether it is. retryAt is when its time is, after being put off by recheck.
-func (b *comeback) early(retryAt uint32, recheck time.Duration, now int64) bool {
+// justBack marks a retryAt of a refresh that failed after upstreams had come back.
+const justBack = 1 << 31
+
+// retryAt is when a refresh that has just failed is tried again: after recheck, but
+// soon while upstreams are just coming back, which not all of them do at once.
+func (b *comeback) retryAt(recheck time.Duration, now int64) uint32 {
+	if back := b.back.Load(); back != 0 && now-back < int64(recheck) {
+		return secondsOf(now+int64(min(recheck, tryEvery))) | justBack
+	}
+	return secondsOf(now + int64(recheck))
+}
+
+// due says whether a refresh that has failed may be tried again: it is time, or it
+// failed in an outage that is over, or it is the one that finds out whether it is.
+func (b *comeback) due(retryAt uint32, recheck time.Duration, now int64) bool {
+	if retryAt&^justBack <= secondsOf(now) {
+		return true
+	}
 	if back := b.back.Load(); back != 0 && retryAt <= secondsOf(back+int64(recheck)) {
 		return true
 	}

@@ -195,7 +195,7 @@ func (c *Cache) settle(f *flight, k *key, up, m *dns.Msg, rcode int, err error, 
 		c.upstreams.answered(now)
 	}
 	if usable(stale, now) && (e.kind == failure || e.kind == unreachable || o.keepsPositive(stale, e, now)) {
-		stale.retryAt.Store(secondsOf(now + int64(o.failureRecheck)))
+		stale.retryAt.Store(c.upstreams.retryAt(o.failureRecheck, now))
 		f.answer, f.stale = stale, now-stale.stored >= int64(stale.ttl)*int64(time.Second)
 		c.metrics().failedRefreshes.Inc()
 		return

@@ -318,6 +318,35 @@ func TestBackAtOnce(t *testing.T) {
 	}
 }
 
+// TestComingBackInPart: a name that fails once more just after the outage, since not
+// all upstreams are back, is tried again within a second.
+func TestComingBackInPart(t *testing.T) {
+	c, u := newCache(t, func(o *options) { o.failureRecheck = 10 * time.Second })
+	c.askFor(t, "a.example.")
+	c.age(t, "a.example.", time.Minute)
+	u.set(unreachableNow)
+	c.upstreams.good.Store(clients.Now().Mono - int64(2*tryEvery))
+	c.askFor(t, "a.example.")
+	var tries atomic.Int64
+	u.set(func(r *dns.Msg) (*dns.Msg, int, error) {
+		if r.Question[0].Name == "a.example." && tries.Add(1) == 1 {
+			return unreachableNow(r)
+		}
+		return says(t, 0, r.Question[0].Name+" 300 IN A 192.0.2.2")(r)
+	})
+	c.askFor(t, "b.example.") // they are back
+	start := time.Now()
+	eventually(t, "a.example. is fresh", func() bool {
+		return ede(c.askFor(t, "a.example.")) != int(dns.ExtendedErrorCodeStaleAnswer)
+	})
+	if took := time.Since(start); took > 2*tryEvery+300*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if n := tries.Load(); n != 2 {
+		t.Errorf("it was tried %d times, want twice", n)
+	}
+}
+
 // TestOneDomainIsNoOutage: names whose servers are gone are tried again at their
 // time and no sooner, while others are answered.
 func TestOneDomainIsNoOutage(t *testing.T) {

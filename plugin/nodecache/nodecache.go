@@ -144,8 +144,7 @@ func (c *Cache) touch(e *entry, now int64) bool {
 // again.
 func (c *Cache) retryDue(e *entry, now int64) bool {
 	at := e.retryAt.Load()
-	due := at <= secondsOf(now) || c.upstreams.early(at, c.options.failureRecheck, now)
-	return due && e.retryAt.CompareAndSwap(at, secondsOf(now+int64(c.options.failureRecheck)))
+	return c.upstreams.due(at, c.options.failureRecheck, now) && e.retryAt.CompareAndSwap(at, secondsOf(now+int64(c.options.failureRecheck)))
 }
 
 // write answers from an entry.

@@ -120,8 +120,12 @@ func TestOf(t *testing.T) {
 	server := func(a string, ready bool, hints ...string) Server {
 		s := Server{Addresses: []string{a}, Ready: ready, Serving: ready}
 		for _, h := range hints {
-			if h == "ending" {
+			switch h {
+			case "ending":
 				s.Ready, s.Terminating = false, true
+				continue
+			case "starting":
+				s.Starting = true
 				continue
 			}
 			if n, ok := strings.CutPrefix(h, "node:"); ok {
@@ -145,6 +149,9 @@ func TestOf(t *testing.T) {
 		{"all end: those that still serve", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "ending"), server("10.0.0.2", false, "ending")}}}},
 		{"the others are not ready: as long as they serve", "dns", "10.0.0.1:53/2 10.0.0.3:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "ending"), server("10.0.0.2", false, "ending"), server("10.0.0.3", false)}}}},
 		{"all have ended", "dns", "it has no endpoints but those that have ended", []Slice{{dns, []Server{server("10.0.0.1", false, "ending")}}}},
+		{"those that start are not counted", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true), server("10.0.0.2", false, "starting"), server("10.0.0.3", false, "starting"), server("10.0.0.4", false, "starting")}}}},
+		{"those that end serve until others have started", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "ending"), server("10.0.0.2", false, "starting")}}}},
+		{"all start: there is nobody else", "dns", "10.0.0.2:53/2 10.0.0.3:53/2", []Slice{{dns, []Server{server("10.0.0.1", false, "ending"), server("10.0.0.2", false, "starting"), server("10.0.0.3", false, "starting")}}}},
 		{"hints, one without ends", "dns", "10.0.0.1:53/1 10.0.0.2:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "z1"), server("10.0.0.2", true, "z2"), server("10.0.0.3", true, "ending")}}}},
 		{"several slices, two families", "dns", "10.0.0.1:53/2 [2001:db8::1]:53/2", []Slice{{dns, []Server{server("10.0.0.1", true)}}, {dns, []Server{server("2001:db8::1", true)}}}},
 		{"the same twice", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true)}}, {dns, []Server{server("10.0.0.1", true)}}}},
@@ -210,6 +217,30 @@ func TestService(t *testing.T) {
 	want(t, next(), "it has no endpoints")
 	say(slices, nil)
 	want(t, next(), "10.0.0.1:53/1")
+}
+
+// TestStarting: one that has come since is not asked before it is ready, and counts
+// from then on, also when it is ready no longer; what was there before us counts.
+func TestStarting(t *testing.T) {
+	w := &fakeWatcher{tell: make(chan func(func([]Slice, error)))}
+	next := follow(t, &Service{Namespace: "kube-system", Name: "kube-dns", Watcher: w})
+	say := func(ready ...bool) {
+		s := Slice{Ports: []Port{{"dns", 53, true}}}
+		for i, r := range ready {
+			s.Servers = append(s.Servers, Server{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, Ready: r, Serving: r})
+		}
+		w.tell <- func(f func([]Slice, error)) { f([]Slice{s}, nil) }
+	}
+	say(false, true, false)
+	want(t, next(), "10.0.0.1:53/2 10.0.0.2:53/2 10.0.0.3:53/2")
+	say(false, true)
+	want(t, next(), "10.0.0.2:53/2")
+	say(false, true, false, false, false)
+	say(true, true, false, false, true)
+	want(t, next(), "10.0.0.1:53/2 10.0.0.2:53/2 10.0.0.5:53/2")
+	say(true, false, false, false, false) // one of three that count: the same three
+	say(true, false, false, false)
+	want(t, next(), "10.0.0.1:53/2")
 }
 
 // TestZone: the node's zone is asked for once it matters, and again until it is

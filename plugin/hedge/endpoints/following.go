@@ -25,7 +25,8 @@ type following struct {
 	changes
 	slices []Slice
 	zone   string
-	known  bool // slices are
+	known  bool            // slices are
+	been   map[string]bool // addresses that were ready, or there from the beginning
 }
 
 // changed takes over what the Service's slices are now.
@@ -36,6 +37,7 @@ func (f *following) changed(slices []Slice, err error) {
 		f.failed(err)
 		return
 	}
+	f.start(slices)
 	f.slices, f.known = slices, true
 	f.say()
 	if f.zone == "" && forZones(slices) {
@@ -44,6 +46,23 @@ func (f *following) changed(slices []Slice, err error) {
 		default:
 		}
 	}
+}
+
+// start marks who has just come and has not been ready yet. Of those that are there
+// when we come ourselves, nobody knows.
+func (f *following) start(slices []Slice) {
+	been := make(map[string]bool)
+	for _, slice := range slices {
+		for i := range slice.Servers {
+			server := &slice.Servers[i]
+			server.Starting = true
+			for _, a := range server.Addresses {
+				been[a] = server.Ready || server.Serving || !f.known || f.been[a]
+				server.Starting = server.Starting && !been[a]
+			}
+		}
+	}
+	f.been = been
 }
 
 // say tells what is known now.

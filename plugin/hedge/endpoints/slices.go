@@ -38,6 +38,7 @@ type Server struct {
 	Ready       bool
 	Serving     bool     // it says that it is well, though it may be ending
 	Terminating bool     // it is ending
+	Starting    bool     // it has not been ready since it came
 	ForNodes    []string // hints: for whom it is meant
 	ForZones    []string
 }
@@ -88,8 +89,9 @@ func (s *Service) Run(ctx context.Context, found func([]Endpoint, error)) {
 // ready, all of them: then readiness says more about its source than about them.
 // None at all is an error: the last ones known are better.
 //
-// One that is ending is not counted: that it is not ready is meant. It is asked
-// as long as it serves, if under half of the others are ready.
+// Those that are ending or have just come are not counted: that they are not ready
+// is meant. The former are asked as long as they serve, if under half of the others
+// are ready; the latter if there is nobody else.
 //
 // Hints count only where every endpoint has some, as for kube-proxy: a slice
 // that is written anew has none for a moment.
@@ -99,7 +101,7 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 		*Server
 	}
 	var all []candidate
-	staying, ready, hinted, ported := 0, 0, 0, false
+	staying, ready, hintless, ported := 0, 0, 0, false
 	for _, slice := range slices {
 		number, ok := portOf(slice.Ports, port)
 		if !ok {
@@ -121,14 +123,15 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 					continue // a slice of names
 				}
 				all = append(all, candidate{Endpoint{netip.AddrPortFrom(a.Unmap(), number), tier}, server})
-				if !server.Terminating {
-					staying++
-					if server.Ready {
-						ready++
-					}
-					if server.hinted() {
-						hinted++
-					}
+				if !server.stays() {
+					continue
+				}
+				staying++
+				if server.Ready {
+					ready++
+				}
+				if len(server.ForNodes)+len(server.ForZones) == 0 {
+					hintless++
 				}
 			}
 		}
@@ -139,19 +142,27 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 	case len(all) == 0:
 		return nil, fmt.Errorf("it has no endpoints")
 	}
-	fits := func(s *Server) bool { return s.Ready && !s.Terminating }
-	if staying == 0 || 2*ready < staying {
-		fits = func(s *Server) bool { return s.Serving || !s.Terminating }
+	pick := func(fits func(*Server) bool) (list []Endpoint) {
+		for _, c := range all {
+			if !fits(c.Server) {
+				continue
+			}
+			if hintless > 0 {
+				c.Tier = TierAnybody
+			}
+			list = append(list, c.Endpoint)
+		}
+		return list
 	}
 	var list []Endpoint
-	for _, c := range all {
-		if !fits(c.Server) {
-			continue
-		}
-		if hinted < staying {
-			c.Tier = TierAnybody
-		}
-		list = append(list, c.Endpoint)
+	if 2*ready >= staying {
+		list = pick(func(s *Server) bool { return s.stays() && s.Ready })
+	}
+	if len(list) == 0 {
+		list = pick(func(s *Server) bool { return s.stays() || s.Terminating && s.Serving })
+	}
+	if len(list) == 0 {
+		list = pick(func(s *Server) bool { return !s.Terminating })
 	}
 	if len(list) == 0 {
 		return nil, fmt.Errorf("it has no endpoints but those that have ended")
@@ -159,7 +170,8 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 	return sortAll(list), nil
 }
 
-func (s *Server) hinted() bool { return len(s.ForNodes)+len(s.ForZones) > 0 }
+// stays says that a server's readiness is to be counted.
+func (s *Server) stays() bool { return !s.Terminating && !s.Starting }
 
 // portOf is the port of that name or number. A number that no slice has is the
 // Service's own, where there is but one for UDP.
