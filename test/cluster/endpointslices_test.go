@@ -79,7 +79,7 @@ func TestEndpointSlices(t *testing.T) {
 	// A second one starts meanwhile.
 	late := followSlices(t, ns, all)
 	late.until(t, 15*time.Second, func(_ string, errs []string) bool {
-		return strings.Contains(strings.Join(errs, "\n"), "connection refused")
+		return strings.Contains(strings.Join(errs, "\n"), "the API server has not answered yet")
 	})
 	if found, _ := f.now(); found != "10.0.0.1:53/1 10.0.0.3:53/2" {
 		t.Errorf("without the API server, it finds %q", found)

@@ -174,6 +174,7 @@ func testDeadNodeOfDNS(t *testing.T, n *nodeCaches, whole bool) {
 			t.Logf("ours      %-5s %s", kind, sumOf(list))
 			t.Logf("NodeLocal %-5s %s", kind, sumOf(between(of(all, nodeLocalAddress, kind), killed, ended)))
 			noneLost(t, kind+" names", list, len(nodes)*rate, killed, ended)
+			noneSlow(t, kind+" names", list)
 			// A busy machine makes its own delays.
 			if p99 := sumOf(list).p99; p99 > slowestOfHundred && os.Getenv(soakEnv) != "" {
 				t.Errorf("P99 of %s names is %s, want %s at most", kind, p99, slowestOfHundred)

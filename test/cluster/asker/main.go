@@ -92,15 +92,15 @@ func parse(arg string) (stream, error) {
 func (s stream) run(out *lines) {
 	// Not at the same time as other streams; and no name that an earlier pod used.
 	n := rand.IntN(1 << 20)
-	time.Sleep(rand.N(s.every))
-	tick := time.NewTicker(s.every)
+	next := time.Now().Add(rand.N(s.every))
 	for ; ; n++ {
+		time.Sleep(time.Until(next))
+		next = next.Add(s.every) // what a busy machine has made late is made up for
 		number := strconv.Itoa(n % heldNames)
 		if s.kind == "fresh" {
 			number = fmt.Sprintf("%d-%d-%d", n>>16&0xff, n>>8&0xff, n&0xff)
 		}
 		go s.ask(strings.Replace(s.name, "%d", number, 1), out)
-		<-tick.C
 	}
 }
 
