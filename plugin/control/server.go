@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"io"
 	stdlog "log"
 	"net"
@@ -11,8 +12,7 @@ import (
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/pkg/protocol/mtls"
-
-	"github.com/coredns/coredns/plugin/pkg/reuseport"
+	"firebreakdns.io/firebreak/plugin/pkg/steer"
 )
 
 // Times that a caller may take. None is a knob: an honest caller is on the same
@@ -49,8 +49,8 @@ func listen(o *options) (*server, error) {
 		ln, err = listenUnix(o.address)
 	} else {
 		// Shared, as all of CoreDNS's are: a new pod of a host network starts
-		// before the old one is gone. The boot id keeps their calls apart.
-		ln, err = reuseport.Listen(o.network, o.address)
+		// before the old one is gone. See take.
+		ln, err = steer.Listen(o.address)
 	}
 	if err != nil {
 		return nil, err
@@ -100,6 +100,18 @@ func (s *server) answer(svc *service) {
 	go s.gate.run()
 	go func() { _ = s.http.Serve(s.gate) }() // ends with close
 	go s.tend()
+	if l, ok := s.ln.(*steer.Listener); ok {
+		go s.take(l)
+	}
+}
+
+// take has all new calls come here, where another process shares the address: an
+// older one, which is about to end. An order belongs to who goes on. Connections that
+// are open stay where they are, and the boot id keeps their calls apart.
+func (s *server) take(l *steer.Listener) {
+	if err := l.Take(s.done); err != nil && !errors.Is(err, net.ErrClosed) {
+		log.Debugf("Calls to %s may reach another process that shares the address: %v", s, err)
+	}
 }
 
 // tend looks after the certificate files while nobody calls, so that a broken

@@ -141,6 +141,8 @@ var (
 		"Counter of queries answered without CoreDNS's chain.", []string{"server"}, nil)
 	wireWaitingDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_waiting"),
 		"Queries at the address that wait in CoreDNS's chain.", []string{"server"}, nil)
+	wireConnectionsDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_connections"),
+		"TCP connections at the address that are open, where their queries are answered out of order.", []string{"server"}, nil)
 	wireDroppedDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_kernel_drops_total"),
 		"Counter of packets that the kernel dropped because the sockets' buffers were full.", []string{"server"}, nil)
 	wireUnsentDesc = prometheus.NewDesc(prometheus.BuildFQName(plugin.Namespace, pluginName, "wire_unsent_total"),
@@ -162,7 +164,7 @@ var register = sync.OnceFunc(func() {
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{entriesDesc, bytesDesc, bytesMaxDesc, evictionsDesc, wireActiveDesc, wireAnswersDesc, wireWaitingDesc, wireDroppedDesc, wireUnsentDesc, wireOverflowDesc} {
+	for _, d := range []*prometheus.Desc{entriesDesc, bytesDesc, bytesMaxDesc, evictionsDesc, wireActiveDesc, wireAnswersDesc, wireWaitingDesc, wireConnectionsDesc, wireDroppedDesc, wireUnsentDesc, wireOverflowDesc} {
 		ch <- d
 	}
 }
@@ -211,6 +213,7 @@ func (collector) Collect(ch chan<- prometheus.Metric) {
 		s := g.Stats()
 		count(wireAnswersDesc, answeredAt(server).Load(), server)
 		gauge(wireWaitingDesc, float64(s.Waiting), server)
+		gauge(wireConnectionsDesc, float64(s.Streams), server)
 		count(wireDroppedDesc, s.Dropped, server)
 		count(wireUnsentDesc, s.Unsent, server)
 		count(wireOverflowDesc, s.Overflow, server)

@@ -25,6 +25,7 @@ import (
 	_ "github.com/coredns/coredns/plugin/errors"
 	_ "github.com/coredns/coredns/plugin/metrics"
 	clog "github.com/coredns/coredns/plugin/pkg/log"
+	_ "github.com/coredns/coredns/plugin/timeouts"
 
 	"github.com/miekg/dns"
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +38,7 @@ var _ = clients.Now // its plugin is in the Corefiles, and its clock in the test
 
 func TestMain(m *testing.M) {
 	caddy.Quiet, dnsserver.Quiet = true, true
-	if err := dnsserver.SetDirectives([]string{"bind", "control", "clients", "drill", "prometheus", "errors", "nodecache", "hedge"}); err != nil {
+	if err := dnsserver.SetDirectives([]string{"timeouts", "bind", "control", "clients", "drill", "prometheus", "errors", "nodecache", "hedge"}); err != nil {
 		panic(err)
 	}
 	if path := os.Getenv(corefileVariable); path != "" {

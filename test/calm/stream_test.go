@@ -1,30 +1,33 @@
 package calm_test
 
 import (
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/miekg/dns"
 )
 
+const cacheOnly = "errors\nclients\nnodecache\nhedge ."
+
 // TestStream: queries that are sent on one TCP connection without waiting get
-// each its own answer, also when the first is slow. Whether the quick ones
-// overtake it is printed, as a reason to skip when they do not.
+// each its own answer, and a slow one holds up none of the others, be they held or
+// not (RFC 7766, 6.2.1.1).
 func TestStream(t *testing.T) {
 	ups, addrs := upstreams(t, 1)
-	s := start(t, "errors\nclients\nnodecache\nhedge ."+addrs)
+	s := start(t, cacheOnly+addrs)
 	if _, _, err := ask(s.addr, "held.test.", 4*time.Second); err != nil {
 		t.Fatal(err)
 	}
 	ups[0].Set("slow.test delay 300ms")
-	c, err := dns.DialTimeout("tcp", s.addr, time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := stream(t, s)
 	const quick = 20
-	_ = c.SetDeadline(time.Now().Add(6 * time.Second))
 	for i := range quick + 1 {
 		q := query("slow.test.")
 		switch {
@@ -38,17 +41,203 @@ func TestStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	seen, overtook := make(map[uint16]bool), 0
-	for range quick + 1 {
+	order := answers(t, c, quick+1)
+	if order[quick] != 0 {
+		t.Errorf("the slow one was not the last: %v", order)
+	}
+}
+
+// stream is a connection that the node cache has taken, and not CoreDNS.
+func stream(t testing.TB, s *server) *dns.Conn {
+	t.Helper()
+	eventually(t, 5*time.Second, "connections are taken by the node cache", func() bool {
+		before := connections(t, s)
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		time.Sleep(5 * time.Millisecond)
+		return connections(t, s) > before
+	})
+	c, err := dns.DialTimeout("tcp", s.addr, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	return c
+}
+
+func connections(t testing.TB, s *server) float64 {
+	return metric(t, "coredns_nodecache_wire_connections", "server=dns://"+s.addr)
+}
+
+// answers reads n good ones, each to another query, and says in which order they
+// came.
+func answers(t testing.TB, c *dns.Conn, n int) (ids []uint16) {
+	t.Helper()
+	seen := make(map[uint16]bool)
+	for range n {
 		r, err := c.ReadMsg()
-		if b := bad(r, err); b != "" || seen[r.Id] || int(r.Id) > quick {
+		if b := bad(r, err); b != "" || seen[r.Id] || int(r.Id) >= n {
 			t.Fatalf("after %d answers: %s", len(seen), b)
 		}
-		if seen[r.Id] = true; !seen[0] {
-			overtook++
+		seen[r.Id] = true
+		ids = append(ids, r.Id)
+	}
+	return ids
+}
+
+// TestStreamOfMany: more queries at once than are answered at once, and a client
+// that has said all it has to say; it gets all answers, and then the end.
+func TestStreamOfMany(t *testing.T) {
+	_, addrs := upstreams(t, 1)
+	s := start(t, cacheOnly+addrs)
+	c := stream(t, s)
+	const n = 1000
+	go func() {
+		for i := range n {
+			q := query(fmt.Sprintf("many%d.test.", i%300))
+			q.Id = uint16(i)
+			if c.WriteMsg(q) != nil {
+				return
+			}
+		}
+		_ = c.Conn.(*net.TCPConn).CloseWrite()
+	}()
+	answers(t, c, n)
+	if _, err := c.ReadMsg(); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last answer: %v, want the end", err)
+	}
+}
+
+// TestStreamIsLetGo: a connection ends when nothing was asked for as long as the
+// Corefile says, or half of a query; not while an answer is awaited; and after as
+// many queries as it may have.
+func TestStreamIsLetGo(t *testing.T) {
+	ups, addrs := upstreams(t, 1)
+	s := start(t, "timeouts {\nread 1s\nidle 1s\nmaxtcpqueries 3\n}\n"+cacheOnly+addrs)
+	ended := func(c *dns.Conn, least, most time.Duration) {
+		t.Helper()
+		began := time.Now()
+		_, err := c.Read(make([]byte, 1))
+		took := time.Since(began)
+		if !errors.Is(err, io.EOF) || took < least || took > most {
+			t.Errorf("ended after %v: %v", took, err)
 		}
 	}
-	if overtook < quick {
-		t.Skipf("%d of %d quick answers overtook the slow one: CoreDNS takes a connection's next query when it has answered the last", overtook, quick)
+	t.Run("nothing asked", func(t *testing.T) { ended(stream(t, s), 500*time.Millisecond, 2*time.Second) })
+	t.Run("half a query", func(t *testing.T) {
+		c := stream(t, s)
+		if _, err := c.Conn.Write([]byte{0, 40, 1, 2, 3}); err != nil {
+			t.Fatal(err)
+		}
+		ended(c, 500*time.Millisecond, 2*time.Second)
+	})
+	t.Run("an answer is awaited", func(t *testing.T) {
+		ups[0].Set("slow.test delay 1600ms")
+		c := stream(t, s)
+		q := query("slow.test.")
+		q.Id = 0
+		if err := c.WriteMsg(q); err != nil {
+			t.Fatal(err)
+		}
+		answers(t, c, 1)
+		ended(c, 0, 2*time.Second)
+	})
+	t.Run("enough", func(t *testing.T) {
+		c := stream(t, s)
+		for i := range 4 {
+			q := query("held.test.")
+			q.Id = uint16(i)
+			if err := c.WriteMsg(q); err != nil {
+				t.Fatal(err)
+			}
+		}
+		answers(t, c, 3)
+		if r, err := c.ReadMsg(); err == nil {
+			t.Errorf("a fourth answer: %v", r)
+		}
+	})
+}
+
+// TestDeafClient: one that asks and never reads costs its own connection, which is
+// ended, and nobody else anything.
+func TestDeafClient(t *testing.T) {
+	// Each has some 70,000 answers in the kernel's buffers before anybody waits.
+	const deafClients = 3
+	_, addrs := upstreams(t, 1)
+	s := start(t, "timeouts {\nwrite 1s\nidle 2s\n}\n"+cacheOnly+addrs)
+	first := stream(t, s)
+	_ = first.Close()
+	eventually(t, 3*time.Second, "the connections before are gone", func() bool { return connections(t, s) == 0 })
+	before := runtime.NumGoroutine()
+	var deaf []net.Conn
+	for range deafClients {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(4096)
+		deaf = append(deaf, c)
 	}
+	packed, err := query("held.test.").Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	var lots []byte
+	for range 1000 {
+		lots = append(lots, one...)
+	}
+	var asking sync.WaitGroup
+	for _, c := range deaf {
+		asking.Go(func() {
+			_ = c.SetWriteDeadline(time.Now().Add(8 * time.Second))
+			for { // until the server has had enough
+				if _, err := c.Write(lots); err != nil {
+					return
+				}
+			}
+		})
+	}
+	slowest := time.Duration(0)
+	for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		r, took, err := askOver("tcp", s.addr, "held.test.")
+		if b := bad(r, err); b != "" {
+			t.Errorf("another client: %s", b)
+		}
+		slowest = max(slowest, took)
+	}
+	if n := runtime.NumGoroutine() - before; n > deafClients*(64+4)+200 {
+		t.Errorf("%d goroutines more, for %d deaf clients", n, deafClients)
+	}
+	t.Logf("others waited for %v at most", slowest)
+	asking.Wait()
+	eventually(t, 20*time.Second, "the deaf clients' connections are gone", func() bool { return connections(t, s) == 0 })
+}
+
+func askOver(network, addr, name string) (*dns.Msg, time.Duration, error) {
+	c := &dns.Client{Net: network, Timeout: 2 * time.Second}
+	return c.Exchange(query(name), addr)
+}
+
+// TestStreamsThroughReloads: a reload ends no connection and loses no query.
+func TestStreamsThroughReloads(t *testing.T) {
+	_, addrs := upstreams(t, 1)
+	s := start(t, cacheOnly+addrs)
+	_ = stream(t, s)
+	m := startStreams(t, s.addr, 8)
+	for i := range 5 {
+		time.Sleep(200 * time.Millisecond)
+		s.reload(t, fmt.Sprintf("%s%s\n#%d", cacheOnly, addrs, i))
+	}
+	time.Sleep(200 * time.Millisecond)
+	m.end()
+	if m.good.Load() != m.asked.Load() || m.renewed.Load() > 0 {
+		t.Errorf("of %d queries %d were answered: %s", m.asked.Load(), m.good.Load(), m)
+	}
+	t.Logf("%d queries over TCP through 5 reloads", m.asked.Load())
 }

@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"net"
 	"strings"
@@ -11,82 +10,15 @@ import (
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/pkg/wire"
+	"firebreakdns.io/firebreak/test/load"
 
 	"github.com/coredns/caddy"
 	"github.com/miekg/dns"
 )
 
-// load asks one name at a steady rate from several sockets until stopped, and
-// knows how many answers it got.
-type load struct {
-	sent, got, wrong atomic.Int64
-	stop             chan struct{}
-	senders, readers sync.WaitGroup
-	conns            []net.Conn
-}
-
-func newLoad(t testing.TB, addr, name string, sockets, rate int) *load {
+func newLoad(t testing.TB, addr, name string, sockets, rate int) *load.Load {
 	t.Helper()
-	l := &load{stop: make(chan struct{})}
-	packet := pack(t, query(name, dns.TypeA))
-	for range sockets {
-		c, err := net.Dial("udp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.(*net.UDPConn).SetReadBuffer(4 << 20)
-		l.conns = append(l.conns, c)
-		l.readers.Go(func() {
-			b := make([]byte, 4096)
-			for {
-				n, err := c.Read(b)
-				if err != nil {
-					return
-				}
-				if n < 12 || b[2]&0x80 == 0 || b[3]&0xf != 0 || binary.BigEndian.Uint16(b[6:]) != 1 {
-					l.wrong.Add(1)
-				}
-				l.got.Add(1)
-			}
-		})
-		l.senders.Go(func() {
-			p := append([]byte(nil), packet...)
-			tick := time.NewTicker(time.Millisecond)
-			defer tick.Stop()
-			began, n := time.Now(), 0
-			for {
-				select {
-				case <-l.stop:
-					return
-				case <-tick.C:
-				}
-				for due := int(time.Since(began).Seconds() * float64(rate/sockets)); n < due; n++ {
-					binary.BigEndian.PutUint16(p, uint16(n))
-					if _, err := c.Write(p); err == nil {
-						l.sent.Add(1)
-					}
-				}
-			}
-		})
-	}
-	return l
-}
-
-// end stops the load and says how many queries were lost.
-func (l *load) end() int64 {
-	close(l.stop)
-	l.senders.Wait()
-	for range 100 {
-		if l.got.Load() >= l.sent.Load() {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	for _, c := range l.conns {
-		_ = c.Close()
-	}
-	l.readers.Wait()
-	return l.sent.Load() - l.got.Load()
+	return load.Start(t, addr, pack(t, query(name, dns.TypeA)), sockets, rate)
 }
 
 // TestTurnedOff takes the wire path away by a reload, under load, and gives it
@@ -110,8 +42,8 @@ func TestTurnedOff(t *testing.T) {
 	reload(t, inst, on)
 	onWire(t, addr)
 	time.Sleep(200 * time.Millisecond)
-	if lost := l.end(); lost != 0 || l.wrong.Load() != 0 {
-		t.Errorf("of %d queries %d were lost and %d answered wrongly", l.sent.Load(), lost, l.wrong.Load())
+	if lost := l.End(); lost != 0 || l.Wrong() != 0 {
+		t.Errorf("of %d queries %d were lost and %d answered wrongly", l.Sent(), lost, l.Wrong())
 	}
 }
 
@@ -272,11 +204,11 @@ func TestManySockets(t *testing.T) {
 	before := answered(t)
 	l := newLoad(t, addr, "a.example.", 2, 3000)
 	time.Sleep(500 * time.Millisecond)
-	if lost := l.end(); lost != 0 {
-		t.Errorf("%d of %d lost", lost, l.sent.Load())
+	if lost := l.End(); lost != 0 {
+		t.Errorf("%d of %d lost", lost, l.Sent())
 	}
-	if n := int64(answered(t) - before); n < l.sent.Load()*95/100 {
-		t.Errorf("only %d of %d on the wire path", n, l.sent.Load())
+	if n := int64(answered(t) - before); n < l.Sent()*95/100 {
+		t.Errorf("only %d of %d on the wire path", n, l.Sent())
 	}
 }
 

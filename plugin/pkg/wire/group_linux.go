@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +29,7 @@ const (
 type Group struct {
 	addr     string
 	sockets  []*socket
+	streams  *streams
 	target   atomic.Pointer[target]
 	pool     *pool
 	steering *steering
@@ -48,12 +51,14 @@ type target struct {
 
 func open(addr string, sockets int, began int64) (*Group, error) {
 	g := &Group{addr: addr, pool: newPool(), stop: make(chan struct{})}
+	var err error
+	if g.streams, err = listenStreams(g); err != nil {
+		return nil, err
+	}
 	for range sockets {
 		s, err := listen(addr)
 		if err != nil {
-			for _, s := range g.sockets {
-				_ = s.conn.Close()
-			}
+			g.closeSockets()
 			return nil, err
 		}
 		g.sockets = append(g.sockets, s)
@@ -81,6 +86,7 @@ func (g *Group) Use(e Engine, s *dnsserver.Server) {
 		w := newWorker(g, i, s)
 		g.running.Go(w.run)
 	}
+	g.running.Go(g.streams.accept)
 	g.running.Go(g.watch)
 }
 
@@ -106,26 +112,32 @@ func (g *Group) Retire(s *dnsserver.Server) {
 	}
 }
 
-// watch keeps the packets steered to our sockets.
+// watch keeps packets and connections steered to our sockets.
 func (g *Group) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	said := false
+	var packets, connections complaint
+	var taking atomic.Bool // which takes seconds where others share the address
 	last := time.Time{}
 	for {
 		now := time.Now()
 		strays := g.strays.Taken()
 		again := g.steering.shared.Load() && now.Sub(last) >= probeAgain
-		if !g.steering.yields(now) && (!g.steered.Load() || strays >= strayLimit || again) {
+		changed := !g.steered.Load() || strays >= strayLimit || again
+		yields := g.steering.yields(now)
+		if changed && !yields {
 			err := g.steering.find()
 			last = now
 			g.steered.Store(err == nil)
-			if err == nil {
-				said = false
-			} else if !said {
-				said = true
-				log.Warningf("Not all packets to %s take the fast way: %v. They are answered all the same; trying again every second", g.addr, err)
-			}
+			packets.about(err, "Not all packets to %s take the fast way: %v. They are answered all the same; trying again every second", g.addr)
+		}
+		if !yields && (changed || !g.streams.listener.Taken()) && taking.CompareAndSwap(false, true) {
+			g.running.Go(func() {
+				defer taking.Store(false)
+				if err := g.streams.listener.Take(g.stop); !errors.Is(err, net.ErrClosed) {
+					connections.about(err, "Queries of one TCP connection to %s may be answered in their order: %v. Trying again", g.addr)
+				}
+			})
 		}
 		select {
 		case <-g.stop:
@@ -135,12 +147,24 @@ func (g *Group) watch() {
 	}
 }
 
+// complaint is a warning that is given once for as long as it holds.
+type complaint bool
+
+func (c *complaint) about(err error, format, addr string) {
+	if err != nil && !bool(*c) {
+		log.Warningf(format, addr, err)
+	}
+	*c = err != nil
+}
+
 // close ends the group: its sockets get nothing new, what is queued is answered,
 // and CoreDNS's own socket gets the rest.
 func (g *Group) close() {
 	close(g.stop)
 	if g.target.Load() != nil {
-		g.steering.detach(time.Now())
+		now := time.Now()
+		g.streams.leave(now, !g.steering.yields(now))
+		g.steering.detach(now)
 		for _, s := range g.sockets {
 			s.leave()
 		}
@@ -148,16 +172,21 @@ func (g *Group) close() {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	for _, s := range g.sockets {
-		_ = s.conn.Close()
-	}
+	g.closeSockets()
 	close(g.pool.closed)
 	g.running.Wait()
 }
 
+func (g *Group) closeSockets() {
+	for _, s := range g.sockets {
+		_ = s.conn.Close()
+	}
+	g.streams.close()
+}
+
 // busy says whether there is anything left to answer.
 func (g *Group) busy() bool {
-	if t := g.target.Load(); t.inflight.Load() > 0 {
+	if t := g.target.Load(); t.inflight.Load() > 0 || g.streams.busy(time.Now()) {
 		return true
 	}
 	for _, s := range g.sockets {
@@ -170,7 +199,7 @@ func (g *Group) busy() bool {
 
 // Stats are the group's.
 func (g *Group) Stats() Stats {
-	s := Stats{Sockets: len(g.sockets), Unsent: g.unsent.Load(), Overflow: g.overflow.Load()}
+	s := Stats{Sockets: len(g.sockets), Streams: g.streams.count(), Accepted: g.streams.accepted.Load(), Unsent: g.unsent.Load(), Overflow: g.overflow.Load()}
 	for _, k := range g.sockets {
 		s.Dropped += k.dropped.Load()
 	}

@@ -5,6 +5,8 @@ import (
 	"net"
 	"slices"
 
+	"firebreakdns.io/firebreak/plugin/pkg/blocks"
+
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/core/dnsserver"
 	"github.com/coredns/coredns/plugin"
@@ -63,25 +65,26 @@ var harmless = map[string]bool{
 func Plan(c *caddy.Controller, cache string, standsFor ...string) []Listener {
 	var out []Listener
 	hooked := hooksOf(c)
-	for _, cfg := range configs(c) {
-		if cfg.config.Transport != transport.DNS {
+	for _, block := range blocks.All(c) {
+		cfg := block.Config
+		if cfg.Transport != transport.DNS {
 			continue
 		}
-		for _, host := range cfg.config.ListenHosts {
-			addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, cfg.config.Port))
+		for _, host := range cfg.ListenHosts {
+			addr, err := net.ResolveTCPAddr("tcp", net.JoinHostPort(host, cfg.Port))
 			if err != nil {
 				continue // CoreDNS says so itself
 			}
 			i := slices.IndexFunc(out, func(l Listener) bool { return l.Addr == addr.String() })
 			if i < 0 {
-				out = append(out, Listener{Addr: addr.String(), Sockets: max(cfg.config.NumSockets, 1)})
+				out = append(out, Listener{Addr: addr.String(), Sockets: max(cfg.NumSockets, 1)})
 				i = len(out) - 1
 			}
 			l := &out[i]
 			if l.Off == "" {
-				l.Off = listenerOff(cfg.config, hooked[cfg.block])
+				l.Off = listenerOff(cfg, hooked[block.Index])
 			}
-			l.Blocks = append(l.Blocks, newBlock(cfg.config, cache, standsFor))
+			l.Blocks = append(l.Blocks, newBlock(cfg, cache, standsFor))
 		}
 	}
 	return out
@@ -126,30 +129,4 @@ func newBlock(cfg *dnsserver.Config, cache string, standsFor []string) Block {
 		}
 	}
 	return b
-}
-
-// config is a zone of a Corefile's server block.
-type config struct {
-	config *dnsserver.Config
-	block  int
-}
-
-// configs are all of the Corefile's, found by their positions: CoreDNS keeps its
-// list to itself. Asking for a position that there is not makes an empty config;
-// the servers are made by then, so that nobody will see it.
-func configs(c *caddy.Controller) []config {
-	var out []config
-	at := *c
-	for at.ServerBlockIndex = 0; ; at.ServerBlockIndex++ {
-		for at.ServerBlockKeyIndex = 0; ; at.ServerBlockKeyIndex++ {
-			cfg := dnsserver.GetConfig(&at)
-			if cfg.Port == "" {
-				break
-			}
-			out = append(out, config{config: cfg, block: at.ServerBlockIndex})
-		}
-		if at.ServerBlockKeyIndex == 0 {
-			return out
-		}
-	}
 }

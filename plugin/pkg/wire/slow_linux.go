@@ -25,14 +25,38 @@ const (
 	idleFor = 10 * time.Second
 )
 
-// job is a packet on its way down CoreDNS's chain.
+// asker is whom a query came from: a UDP peer, or a stream.
+type asker interface {
+	Peer
+	LocalAddr() net.Addr
+	RemoteAddr() net.Addr
+	Network() string
+	// Close ends the connection, where there is one.
+	Close() error
+	// done is called once when a query has been dealt with.
+	done()
+}
+
+// job is a query on its way down CoreDNS's chain.
 type job struct {
 	packet []byte
-	from   *peer
+	from   asker
 	to     *target
 }
 
 var jobs = sync.Pool{New: func() any { return &job{packet: make([]byte, 0, maxQuery)} }}
+
+func newJob() *job {
+	return jobs.Get().(*job) //nolint:errcheck // nothing else is in there
+}
+
+// free takes the job back. Long packets come over streams, and are few.
+func (j *job) free() {
+	j.from, j.to = nil, nil
+	if cap(j.packet) <= MaxAnswer {
+		jobs.Put(j)
+	}
+}
 
 // pool is the goroutines that carry jobs.
 type pool struct {
@@ -45,6 +69,7 @@ func newPool() *pool { return &pool{ready: make(chan *job), closed: make(chan st
 
 // run has j carried; false if too many are.
 func (p *pool) run(j *job) bool {
+	j.to.inflight.Add(1)
 	select {
 	case p.ready <- j:
 		return true
@@ -52,6 +77,7 @@ func (p *pool) run(j *job) bool {
 	}
 	if p.running.Add(1) > maxWaiting {
 		p.running.Add(-1)
+		j.to.inflight.Add(-1)
 		return false
 	}
 	go p.carry(j)
@@ -79,11 +105,14 @@ func (p *pool) carry(j *job) {
 // header, unpack it, check its signature, and have it answered.
 func (j *job) do() {
 	defer func() {
+		j.from.done()
 		j.to.inflight.Add(-1)
-		j.from, j.to = nil, nil
-		jobs.Put(j)
+		j.free()
 	}()
-	r := &response{to: j.to, from: j.from}
+	if len(j.packet) < HeaderLen {
+		return // nobody to answer
+	}
+	r := &response{asker: j.from, to: j.to}
 	m := new(dns.Msg)
 	switch action := dns.DefaultMsgAcceptFunc(headerOf(j.packet)); action {
 	case dns.MsgAccept:
@@ -112,8 +141,8 @@ func (j *job) do() {
 
 // response is a dns.ResponseWriter.
 type response struct {
+	asker
 	to         *target
-	from       *peer
 	closed     bool
 	tsigStatus error
 	tsigTimers bool
@@ -158,7 +187,7 @@ func (r *response) Write(b []byte) (int, error) {
 	if r.closed {
 		return 0, errClosed
 	}
-	if err := r.from.Send(b); err != nil {
+	if err := r.Send(b); err != nil {
 		return 0, err
 	}
 	return len(b), nil
@@ -169,15 +198,12 @@ func (r *response) Close() error {
 		return errClosed
 	}
 	r.closed = true
-	return nil
+	return r.asker.Close()
 }
 
-func (r *response) LocalAddr() net.Addr        { return r.from.s.conn.LocalAddr() }
-func (r *response) RemoteAddr() net.Addr       { return net.UDPAddrFromAddrPort(r.from.client) }
 func (r *response) TsigStatus() error          { return r.tsigStatus }
 func (r *response) TsigTimersOnly(timers bool) { r.tsigTimers = timers }
 func (r *response) Hijack()                    {}
-func (r *response) Network() string            { return "udp" }
 
 // zoneName is an interface's name by its index, as package net has it.
 func zoneName(index uint32) string {

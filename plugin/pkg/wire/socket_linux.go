@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"firebreakdns.io/firebreak/plugin/pkg/steer"
 )
 
 // socketBuffer is the room for packets in each direction, in bytes. The kernel's
@@ -27,16 +29,8 @@ type socket struct {
 // listen opens a socket as CoreDNS opens its own (the two must agree in family
 // and options to be in one reuseport group).
 func listen(addr string) (*socket, error) {
-	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		var err error
-		if e := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
-		}); e != nil {
-			return e
-		}
-		return err
-	}}
-	p, err := lc.ListenPacket(context.Background(), "udp", addr)
+	sharing := steer.Sharing()
+	p, err := sharing.ListenPacket(context.Background(), "udp", addr)
 	if err != nil {
 		return nil, err
 	}
@@ -134,6 +128,20 @@ func (p *peer) Send(b []byte) error {
 	_, _, err := p.s.conn.WriteMsgUDPAddrPort(b, p.source, p.client)
 	return err
 }
+
+// LocalAddr implements asker.
+func (p *peer) LocalAddr() net.Addr { return p.s.conn.LocalAddr() }
+
+// RemoteAddr implements asker.
+func (p *peer) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(p.client) }
+
+// Network implements asker.
+func (*peer) Network() string { return "udp" }
+
+// Close implements asker: there is no connection.
+func (*peer) Close() error { return nil }
+
+func (*peer) done() {}
 
 // Lengths of control messages on 64-bit Linux; all multiples of 8.
 const (

@@ -5,13 +5,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"firebreakdns.io/firebreak/plugin/pkg/steer"
 )
 
 // The kernel spreads packets over all sockets of an address, CoreDNS's among
@@ -131,7 +131,7 @@ func (s *steering) find() error {
 	if err := s.attach(steerProgram(s.nonce, s.index)); err != nil {
 		return err
 	}
-	conn, err := net.Dial("udp", probeTarget(s.addr))
+	conn, err := net.Dial("udp", steer.Reach(s.addr))
 	if err != nil {
 		return err
 	}
@@ -178,22 +178,6 @@ func (s *steering) find() error {
 	return s.attach(steerProgram(s.nonce, index))
 }
 
-// probeTarget is an address at which a listener's sockets can be reached.
-func probeTarget(addr string) string {
-	ap, err := netip.ParseAddrPort(addr)
-	if err != nil {
-		return addr
-	}
-	if ap.Addr().IsUnspecified() {
-		to := netip.IPv6Loopback()
-		if ap.Addr().Is4() {
-			to = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-		}
-		return netip.AddrPortFrom(to, ap.Port()).String()
-	}
-	return addr
-}
-
 // steerProgram gives a probe of ours to the index that it asks for, and all else
 // to one of the sockets at the indexes given, by the DNS ID. Without any it
 // leaves the choice to the kernel. A program sees the packet from behind the UDP
@@ -204,7 +188,6 @@ func steerProgram(nonce uint64, index []int) []unix.SockFilter {
 		loadWord = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
 		equal    = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
 		ret      = unix.BPF_RET | unix.BPF_K
-		nobody   = 1<<32 - 1 // no socket has this index: the kernel's own choice
 	)
 	// A load beyond the packet's end would end the program with index 0, so the
 	// length is looked at before the words of a probe are.
@@ -222,7 +205,7 @@ func steerProgram(nonce uint64, index []int) []unix.SockFilter {
 	}
 	switch len(index) {
 	case 0:
-		return append(p, unix.SockFilter{Code: ret, K: nobody})
+		return append(p, unix.SockFilter{Code: ret, K: steer.Nobody})
 	case 1:
 		return append(p, unix.SockFilter{Code: ret, K: uint32(index[0])}) // #nosec G115 -- below maxGroup
 	}
@@ -234,20 +217,12 @@ func steerProgram(nonce uint64, index []int) []unix.SockFilter {
 			unix.SockFilter{Code: equal, K: uint32(i), Jf: 1}, // #nosec G115 -- few
 			unix.SockFilter{Code: ret, K: uint32(k)})          // #nosec G115 -- below maxGroup
 	}
-	return append(p, unix.SockFilter{Code: ret, K: nobody})
+	return append(p, unix.SockFilter{Code: ret, K: steer.Nobody})
 }
 
 // attach makes p the group's program.
 func (s *steering) attach(p []unix.SockFilter) error {
-	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]} // #nosec G115 -- short
-	return s.control("steer", func(fd uintptr) error {
-		_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF,
-			uintptr(unsafe.Pointer(&prog)), unsafe.Sizeof(prog), 0)
-		if errno != 0 {
-			return errno
-		}
-		return nil
-	})
+	return s.control("steer", func(fd int) error { return steer.Attach(fd, p) })
 }
 
 // detach leaves the choice to the kernel, unless a younger process has taken it.
@@ -257,17 +232,11 @@ func (s *steering) detach(now time.Time) {
 	if s.yields(now) {
 		return
 	}
-	_ = s.control("stop steering", func(fd uintptr) error {
-		return unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0)
-	})
+	_ = s.control("stop steering", steer.Detach)
 }
 
-func (s *steering) control(what string, do func(fd uintptr) error) error {
-	var err error
-	if e := s.sockets[0].raw.Control(func(fd uintptr) { err = do(fd) }); e != nil {
-		err = e
-	}
-	if err != nil {
+func (s *steering) control(what string, do func(fd int) error) error {
+	if err := steer.Control(s.sockets[0].raw, do); err != nil {
 		return fmt.Errorf("cannot %s %s: %w", what, s.addr, err)
 	}
 	return nil

@@ -180,10 +180,17 @@ func (w *worker) send(fd uintptr, k int) {
 // asks another server instead of waiting for this one.
 func (w *worker) overflow(p *Packet) int {
 	w.g.overflow.Add(1)
-	if !w.spare.Parse(p.Buf[:p.Len]) {
+	return refuse(p.Buf, p.Len, &w.spare)
+}
+
+// refuse turns the query in the first n bytes of b into the answer that too many
+// wait. It returns that one's length; 0 if it is no plain query. b has room for
+// MaxAnswer bytes, and q is for it to use.
+func refuse(b []byte, n int, q *Query) int {
+	if !q.Parse(b[:n]) {
 		return 0
 	}
-	return PutError(p.Buf, &w.spare, rcodeServFail, w.spare.Size, overflowReason)
+	return PutError(b, q, rcodeServFail, q.Size, overflowReason)
 }
 
 const rcodeServFail = 2
@@ -206,16 +213,14 @@ func (w *worker) slow(i int, t *target) bool {
 	if t == nil || t.server == nil {
 		return true
 	}
-	j := jobs.Get().(*job) //nolint:errcheck // nothing else is in there
+	j := newJob()
 	j.packet = append(j.packet[:0], w.packets[i].Buf[:w.packets[i].Len]...)
 	j.from = w.peer(i)
 	j.to = t
-	t.inflight.Add(1)
 	if w.g.pool.run(j) {
 		return true
 	}
-	t.inflight.Add(-1)
-	jobs.Put(j)
+	j.free()
 	return false
 }
 
