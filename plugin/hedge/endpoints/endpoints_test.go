@@ -162,6 +162,7 @@ func TestOf(t *testing.T) {
 		{"no such port", "doh", `no endpoint has a port "doh"`, []Slice{{dns, []Server{server("10.0.0.1", true)}}}},
 		{"TCP alone", "metrics", `no endpoint has a port "metrics"`, []Slice{{dns, []Server{server("10.0.0.1", true)}}}},
 		{"no slices", "dns", "it has no endpoints", nil},
+		{"no endpoints, as Kubernetes says it", "dns", "it has no endpoints", []Slice{{}}},
 		{"no endpoints", "dns", "it has no endpoints", []Slice{{Ports: dns}}},
 		{"names", "dns", "it has no endpoints", []Slice{{dns, []Server{server("dns.example.org", true)}}}},
 	} {

@@ -101,13 +101,13 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 		*Server
 	}
 	var all []candidate
-	staying, ready, hintless, ported := 0, 0, 0, false
+	staying, ready, hintless, portless := 0, 0, 0, false
 	for _, slice := range slices {
 		number, ok := portOf(slice.Ports, port)
 		if !ok {
+			portless = portless || len(slice.Servers) > 0 // a Service without endpoints has a slice without ports
 			continue
 		}
-		ported = true
 		for i := range slice.Servers {
 			server := &slice.Servers[i]
 			tier := TierAnybody
@@ -137,7 +137,7 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 		}
 	}
 	switch {
-	case len(all) == 0 && len(slices) > 0 && !ported:
+	case len(all) == 0 && portless:
 		return nil, fmt.Errorf("no endpoint has a port %q for UDP: name the port as the Service does, or give its target's number", port)
 	case len(all) == 0:
 		return nil, fmt.Errorf("it has no endpoints")
