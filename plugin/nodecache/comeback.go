@@ -5,10 +5,18 @@ import (
 	"time"
 )
 
-// tryEvery is how often upstreams are tried by one of the stale names, whichever
-// is asked for, while none of them answers: so long is what is held stale after
-// they are back, however few names a node asks for.
-const tryEvery = time.Second
+const (
+	// tryEvery is how often upstreams are tried by one of the stale names, whichever
+	// is asked for, while none of them answers: about so long is what is held stale
+	// after they are back, however few names a node asks for.
+	tryEvery = 500 * time.Millisecond
+	// awayAfter is how long upstreams must have answered nothing for a failure to
+	// be all of theirs, and not one domain's.
+	awayAfter = time.Second
+	// backAgain is when a refresh is tried again that failed while upstreams were
+	// just coming back.
+	backAgain = time.Second
+)
 
 // comeback knows of the outage of all upstreams of a server block, and that it is
 // over. Times are those of Moment.Mono.
@@ -30,7 +38,7 @@ func (b *comeback) answered(now int64) {
 // lost notes that upstreams could not be reached. One domain whose servers are
 // gone does not count where others were answered just before.
 func (b *comeback) lost(now int64) {
-	if now-b.good.Load() > int64(tryEvery) && b.away.CompareAndSwap(false, true) {
+	if now-b.good.Load() > int64(awayAfter) && b.away.CompareAndSwap(false, true) {
 		b.tried.Store(now)
 	}
 }
@@ -42,7 +50,7 @@ const justBack = 1 << 31
 // soon while upstreams are just coming back, which not all of them do at once.
 func (b *comeback) retryAt(recheck time.Duration, now int64) uint32 {
 	if back := b.back.Load(); back != 0 && now-back < int64(recheck) {
-		return secondsOf(now+int64(min(recheck, tryEvery))) | justBack
+		return secondsOf(now+int64(min(recheck, backAgain))) | justBack
 	}
 	return secondsOf(now + int64(recheck))
 }

@@ -274,7 +274,7 @@ func TestFailuresAreForgottenAtTheFirstSuccess(t *testing.T) {
 
 // TestBackAtOnce: after an outage of all upstreams, what is held is fresh again at
 // once and not when each name's turn comes; the end of the outage is found out
-// within a second, also where one name is all that is asked for.
+// soon, also where one name is all that is asked for.
 func TestBackAtOnce(t *testing.T) {
 	c, u := newCache(t, func(o *options) { o.failureRecheck = time.Hour })
 	names := []string{"a.example.", "b.example.", "c.example.", "d.example."}
@@ -285,7 +285,7 @@ func TestBackAtOnce(t *testing.T) {
 	}
 	stale := func(name string) bool { return ede(c.askFor(t, name)) == int(dns.ExtendedErrorCodeStaleAnswer) }
 	u.set(unreachableNow)
-	c.upstreams.good.Store(clients.Now().Mono - int64(2*tryEvery)) // they last answered long ago
+	c.upstreams.good.Store(clients.Now().Mono - int64(2*awayAfter)) // they last answered long ago
 	for _, name := range names {
 		if !stale(name) {
 			t.Fatalf("%s is not stale", name)
@@ -298,7 +298,7 @@ func TestBackAtOnce(t *testing.T) {
 		}
 	}
 	if n := u.asked.Load() - before; n < 2 || n > 3 {
-		t.Errorf("upstreams were tried %d times in 2.5 s, want one a second", n)
+		t.Errorf("upstreams were tried %d times in %s, want once every %s", n, 5*tryEvery/2, tryEvery)
 	}
 	u.set(func(r *dns.Msg) (*dns.Msg, int, error) {
 		return says(t, 0, r.Question[0].Name+" 300 IN A 192.0.2.2")(r)
@@ -325,7 +325,7 @@ func TestComingBackInPart(t *testing.T) {
 	c.askFor(t, "a.example.")
 	c.age(t, "a.example.", time.Minute)
 	u.set(unreachableNow)
-	c.upstreams.good.Store(clients.Now().Mono - int64(2*tryEvery))
+	c.upstreams.good.Store(clients.Now().Mono - int64(2*awayAfter))
 	c.askFor(t, "a.example.")
 	var tries atomic.Int64
 	u.set(func(r *dns.Msg) (*dns.Msg, int, error) {
@@ -339,7 +339,7 @@ func TestComingBackInPart(t *testing.T) {
 	eventually(t, "a.example. is fresh", func() bool {
 		return ede(c.askFor(t, "a.example.")) != int(dns.ExtendedErrorCodeStaleAnswer)
 	})
-	if took := time.Since(start); took > 2*tryEvery+300*time.Millisecond {
+	if took := time.Since(start); took > 2*backAgain+300*time.Millisecond {
 		t.Errorf("it took %s", took)
 	}
 	if n := tries.Load(); n != 2 {
@@ -366,7 +366,7 @@ func TestOneDomainIsNoOutage(t *testing.T) {
 		if m := c.askFor(t, "a.example."); ede(m) != int(dns.ExtendedErrorCodeStaleAnswer) {
 			t.Fatal(m)
 		}
-		time.Sleep(tryEvery / 50)
+		time.Sleep(awayAfter / 50)
 	}
 	if n := tried.Load(); n != 1 {
 		t.Errorf("a name that fails alone was tried %d times in 2 s, want once", n)
