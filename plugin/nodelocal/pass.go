@@ -211,6 +211,9 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 	if r.options.rules == noRules {
 		return
 	}
+	if r.backend != nil && r.backend.Shared() && r.lacks(newest) {
+		r.backend, r.applied = nil, rules.Set{} // opened again, for both families
+	}
 	if r.backend == nil && !k.openRules(r, newest, now) {
 		return
 	}
@@ -231,6 +234,10 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 	}
 	changed := !set.Equal(r.applied)
 	if !changed {
+		if r.backend.Shared() && now.Sub(r.lookedAt) < lookEvery-settle {
+			return // it takes programs to look, and events may be many
+		}
+		r.lookedAt = now
 		whole, err := r.backend.Intact()
 		if err != nil || whole {
 			return // an error: the kernel was busy with a change; look again
@@ -240,6 +247,10 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 		nodecache.SetupError(nodecache.SetupErrorRules)
 		r.trouble(reasonRules, fmt.Sprintf("The rules cannot be written: %v", err))
 		r.applied = rules.Set{}
+		for _, e := range r.entries {
+			e.captured = false
+			e.not(reasonRules, err.Error())
+		}
 		return
 	}
 	r.trouble(reasonRules, "")
@@ -301,11 +312,10 @@ func (k *keeper) openRules(r *running, newest *wish, now time.Time) bool {
 	if now.Before(r.openAt) {
 		return false
 	}
-	o := rules.Options{Link: r.options.link, ID: r.member.ID(), Keep: r.options.keep}
 	for _, a := range newest.addrs {
-		o.IPv4 = o.IPv4 || a.Is4()
-		o.IPv6 = o.IPv6 || a.Is6()
+		r.ipv4, r.ipv6 = r.ipv4 || a.Is4(), r.ipv6 || a.Is6()
 	}
+	o := rules.Options{Link: r.options.link, ID: r.member.ID(), Keep: r.options.keep, IPv4: r.ipv4, IPv6: r.ipv6}
 	b, err := rules.Open(r.options.rules, o)
 	if err != nil {
 		r.openAt = now.Add(5 * time.Second)
@@ -322,6 +332,11 @@ func (k *keeper) openRules(r *running, newest *wish, now time.Time) bool {
 	return true
 }
 
+// lacks says whether a Corefile has a family that the rules were not opened for.
+func (r *running) lacks(w *wish) bool {
+	return slices.ContainsFunc(w.addrs, func(a netip.Addr) bool { return a.Is4() && !r.ipv4 || a.Is6() && !r.ipv6 })
+}
+
 func (e *entry) not(reason, detail string) {
 	if !e.captured {
 		e.reason, e.detail = reason, detail
@@ -334,6 +349,9 @@ func (k *keeper) startChecks(ctx context.Context, r *running, now time.Time) {
 		return
 	}
 	newest := k.wants[len(k.wants)-1]
+	if !newest.serves {
+		return
+	}
 	for _, a := range newest.addrs {
 		e := r.entries[a]
 		if e.captured || e.checking || now.Before(e.nextCheck) {
@@ -355,19 +373,6 @@ func (k *keeper) check(ctx context.Context, r *running, e *entry, name string) {
 	e.nextCheck = now.Add(checkEvery)
 	if ctx.Err() != nil || k.running != r || r.entries[e.addr] != e {
 		return
-	}
-	if reached && !e.stays {
-		// It was put for a while.
-		if _, err := r.link.Put([]netip.Addr{e.addr}, 0); err != nil {
-			r.trouble(reasonLink, err.Error())
-		} else {
-			e.stays = true
-		}
-	}
-	if reached && !r.listens {
-		r.listens = true
-		r.member.Claim()
-		r.nudge()
 	}
 	if err != nil {
 		checkFailuresTotal.Inc()
