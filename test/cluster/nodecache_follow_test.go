@@ -113,7 +113,8 @@ func testFollows(t *testing.T, n *nodeCaches) {
 	n.gone(t, &pods[0])
 	pods = n.scaled(t, 2)
 
-	// One that hangs, is not ready, and goes on.
+	// One that hangs, is not ready, and goes on. All have heard of the other one.
+	n.followed(t, "the new pod", nodeNames...)
 	n.signal(t, &pods[0], func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) })
 	eventually(t, 20*time.Second, "the one that hangs to be unready", func(context.Context) error {
 		if got := n.slices.now().ready; !slices.Equal(got, endpointsOf(pods[1:])) {
