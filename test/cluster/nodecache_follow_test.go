@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firebreakdns.io/firebreak/test/cluster/lookups"
 )
 
 // followedWithin is what hedge's manual says: after what time a change of the
@@ -153,9 +155,9 @@ func testFollows(t *testing.T, n *nodeCaches) {
 	}
 	n.hints(t)
 	ended := time.Now()
-	n.later(t, func(t *testing.T, all []lookup) {
-		list := between(of(all, oursAddress, ""), began, ended)
-		t.Logf("pods of cluster DNS came and went for %s: %s", ended.Sub(began).Round(time.Second), sumOf(list))
+	n.later(t, func(t *testing.T, all lookups.List) {
+		list := all.Of(oursAddress+":53", "").Between(began, ended)
+		t.Logf("pods of cluster DNS came and went for %s: %s", ended.Sub(began).Round(time.Second), list.Sum())
 		noneLost(t, "meanwhile", list, len(clientNodes)*(heldRate+freshRate), began, ended)
 	})
 }
