@@ -90,26 +90,64 @@ func answers(t testing.TB, c *dns.Conn, n int) (ids []uint16) {
 }
 
 // TestStreamOfMany: more queries at once than are answered at once, and a client
-// that has said all it has to say; it gets all answers, and then the end.
+// that has said all it has to say, the last of it cut short or not; it gets all
+// answers, and then the end.
 func TestStreamOfMany(t *testing.T) {
 	_, addrs := upstreams(t, 1)
 	s := start(t, cacheOnly+addrs)
-	c := stream(t, s)
-	const n = 1000
-	go func() {
-		for i := range n {
-			q := query(fmt.Sprintf("many%d.test.", i%300))
-			q.Id = uint16(i)
-			if c.WriteMsg(q) != nil {
-				return
+	for what, rest := range map[string][]byte{"": nil, "half a length": {0}, "half a query": {0, 40, 1, 2, 3}} {
+		t.Run(what, func(t *testing.T) {
+			c := stream(t, s)
+			const n = 1000
+			go func() {
+				for i := range n {
+					q := query(fmt.Sprintf("many%d.test.", i%300))
+					q.Id = uint16(i)
+					if c.WriteMsg(q) != nil {
+						return
+					}
+				}
+				_, _ = c.Conn.Write(rest)
+				_ = c.Conn.(*net.TCPConn).CloseWrite()
+			}()
+			answers(t, c, n)
+			if _, err := c.ReadMsg(); !errors.Is(err, io.EOF) {
+				t.Errorf("after the last answer: %v, want the end", err)
 			}
-		}
-		_ = c.Conn.(*net.TCPConn).CloseWrite()
-	}()
-	answers(t, c, n)
-	if _, err := c.ReadMsg(); !errors.Is(err, io.EOF) {
-		t.Errorf("after the last answer: %v, want the end", err)
+		})
 	}
+}
+
+// TestStreamWaitsForRoom: while as many queries are being answered as may be, the
+// next one waits, and its client's time does not run: not if it came in pieces
+// either.
+func TestStreamWaitsForRoom(t *testing.T) {
+	ups, addrs := upstreams(t, 1)
+	s := start(t, "timeouts {\nread 1s\nidle 1s\n}\n"+cacheOnly+addrs)
+	c := stream(t, s)
+	ups[0].Set("slow.test delay 1600ms")
+	const full = 64
+	for i := range full {
+		q := query(fmt.Sprintf("%d.slow.test.", i))
+		q.Id = uint16(i)
+		if err := c.WriteMsg(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := query("quick.test.")
+	q.Id = full
+	packed, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed = append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	for _, piece := range [][]byte{packed[:7], packed[7:]} {
+		if _, err := c.Conn.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	answers(t, c, full+1)
 }
 
 // TestStreamIsLetGo: a connection ends when nothing was asked for as long as the

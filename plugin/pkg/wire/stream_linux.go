@@ -66,9 +66,9 @@ func (s *stream) serve() {
 		}
 		j, err := s.next(patience)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if !canRead(err) {
 				_ = s.Close()
-			} // else the client may still read
+			}
 			break
 		}
 		s.ask(j)
@@ -79,6 +79,12 @@ func (s *stream) serve() {
 	s.part()
 	s.in.Reset(nil)
 	readers.Put(s.in)
+}
+
+// canRead says of an error in reading whether the client may still read: it has said
+// all it had to say, in the middle of a query too, or was silent for too long.
+func canRead(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // part ends the connection so that the client gets all answers: closing one on
@@ -105,9 +111,14 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 			return nil, err
 		}
 	}
-	s.slots <- struct{}{} // from here on it is not idle
-	if s.of.ending.Load() != 0 {
-		s.of.setDeadline(s.conn, patience) // an answer may just have ended the time
+	select {
+	case s.slots <- struct{}{}: // from here on it is not idle
+		if s.of.ending.Load() != 0 {
+			s.of.setDeadline(s.conn, patience) // an answer may just have ended the time
+		}
+	default:
+		s.slots <- struct{}{}
+		s.of.setDeadline(s.conn, patience) // waiting for room was not the client's time
 	}
 	j := newJob()
 	if err := j.read(s.in); err != nil {
