@@ -39,8 +39,8 @@ type Listener struct {
 	addr string
 	raw  syscall.RawConn
 
-	mu    sync.Mutex
-	index int // of the listener; -1: not known
+	mu    sync.Mutex   // one at a time steers
+	index atomic.Int32 // of the listener; -1: not known
 
 	port  atomic.Uint32 // that a connection of our own comes from; 0: there is none
 	found chan struct{}
@@ -66,7 +66,9 @@ func Listen(addr string) (*Listener, error) {
 		_ = l.Close()
 		return nil, err
 	}
-	return &Listener{TCPListener: t, addr: t.Addr().String(), raw: raw, index: -1, found: make(chan struct{}, 1)}, nil
+	out := &Listener{TCPListener: t, addr: t.Addr().String(), raw: raw, found: make(chan struct{}, 1)}
+	out.index.Store(-1)
+	return out, nil
 }
 
 // Accept is the next connection of somebody else's.
@@ -84,11 +86,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 }
 
 // Taken says whether connections were steered to the listener, by the last Take.
-func (l *Listener) Taken() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.index >= 0
-}
+func (l *Listener) Taken() bool { return l.index.Load() >= 0 }
 
 // Take has the kernel give the listener all new connections. Accept must be running.
 // It is to be called again when somebody joined the address or left it, and gives up
@@ -102,11 +100,11 @@ func (l *Listener) Take(stop <-chan struct{}) error {
 			return err
 		}
 		if k >= 0 {
-			l.index = k
+			l.index.Store(int32(k)) // #nosec G115 -- below maxListeners
 			return l.attach(program(0, 0, k))
 		}
 	}
-	l.index = -1
+	l.index.Store(-1)
 	return errNotFound
 }
 
@@ -160,7 +158,7 @@ func (l *Listener) probe(k int, wait time.Duration) (bool, error) {
 			default:
 			}
 			l.port.Store(uint32(port))
-			return l.attach(program(port, k, l.index))
+			return l.attach(program(port, k, int(l.index.Load())))
 		})
 	}}
 	defer l.port.Store(0)
@@ -202,11 +200,11 @@ func (l *Listener) own(conn *net.TCPConn) bool {
 func (l *Listener) Leave() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.index < 0 {
+	if l.index.Load() < 0 {
 		return nil
 	}
 	other := 0 // beyond the group's end it leaves the choice to the kernel
-	if l.index == 0 {
+	if l.index.Load() == 0 {
 		other = 1
 	}
 	return l.attach(program(0, 0, other))

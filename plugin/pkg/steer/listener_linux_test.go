@@ -58,8 +58,8 @@ func TestConnectionsAreSteered(t *testing.T) {
 			if err := l.Take(nil); err != nil {
 				t.Fatal(err)
 			}
-			if l.index != 1 {
-				t.Errorf("index %d, want 1: one was there before", l.index)
+			if k := l.index.Load(); k != 1 {
+				t.Errorf("index %d, want 1: one was there before", k)
 			}
 			strangers := early.Load() + late.Load()
 			const n = 200

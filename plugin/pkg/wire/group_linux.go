@@ -117,6 +117,7 @@ func (g *Group) watch() {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var packets, connections complaint
+	var taking atomic.Bool // which takes seconds where others share the address
 	last := time.Time{}
 	for {
 		now := time.Now()
@@ -130,12 +131,13 @@ func (g *Group) watch() {
 			g.steered.Store(err == nil)
 			packets.about(err, "Not all packets to %s take the fast way: %v. They are answered all the same; trying again every second", g.addr)
 		}
-		if !yields && (changed || !g.streams.listener.Taken()) {
-			err := g.streams.listener.Take(g.stop)
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			connections.about(err, "Queries of one TCP connection to %s may be answered in their order: %v. Trying again", g.addr)
+		if !yields && (changed || !g.streams.listener.Taken()) && taking.CompareAndSwap(false, true) {
+			g.running.Go(func() {
+				defer taking.Store(false)
+				if err := g.streams.listener.Take(g.stop); !errors.Is(err, net.ErrClosed) {
+					connections.about(err, "Queries of one TCP connection to %s may be answered in their order: %v. Trying again", g.addr)
+				}
+			})
 		}
 		select {
 		case <-g.stop:
