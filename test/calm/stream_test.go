@@ -1,6 +1,7 @@
 package calm_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -255,6 +256,59 @@ func TestDeafClient(t *testing.T) {
 	t.Logf("others waited for %v at most", slowest)
 	asking.Wait()
 	eventually(t, 20*time.Second, "the deaf clients' connections are gone", func() bool { return connections(t, s) == 0 })
+}
+
+// TestDeafClientsOfLongAnswers: those who ask for the longest answers there are,
+// many at once, and never read, neither take the memory nor hold up others.
+func TestDeafClientsOfLongAnswers(t *testing.T) {
+	const deafClients, most = 24, 128 << 20
+	ups, addrs := upstreams(t, 1)
+	ups[0].Set("long.test records 3500\n* answer 192.0.2.1")
+	s := start(t, "timeouts {\nwrite 10s\n}\n"+cacheOnly+addrs)
+	_ = stream(t, s)
+	for _, name := range []string{"long.test.", "held.test."} {
+		if _, _, err := askOver("tcp", s.addr, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed, err := query("long.test.").Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range deafClients {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(4096)
+		_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Write(bytes.Repeat(one, 300)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slowest, peak := time.Duration(0), uint64(0)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		r, took, err := ask(s.addr, "held.test.", 4*time.Second)
+		if b := bad(r, err); b != "" {
+			t.Errorf("another client: %s", b)
+		}
+		slowest = max(slowest, took)
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		peak = max(peak, now.HeapAlloc-min(before.HeapAlloc, now.HeapAlloc))
+	}
+	if peak > most {
+		t.Errorf("%d deaf clients took %d MiB", deafClients, peak>>20)
+	}
+	if slowest > time.Second && strict() {
+		t.Errorf("another client waited for %v", slowest)
+	}
+	t.Logf("%d MiB at most, and others waited for %v at most", peak>>20, slowest)
 }
 
 func askOver(network, addr, name string) (*dns.Msg, time.Duration, error) {

@@ -16,9 +16,12 @@ const (
 	// next is read when there is room.
 	maxPipelined = 64
 	// maxUnread is how many bytes of answers wait for a client that does not read
-	// them before who answers waits too: a zone transfer comes in hundreds of
-	// messages.
+	// them before no more of its queries are taken, and a zone transfer waits, which
+	// comes in hundreds of messages.
 	maxUnread = 256 << 10
+	// alwaysPipelined is how many queries are answered at once however long their
+	// answers are, as long as the client reads them.
+	alwaysPipelined = 8
 	// partFor is how long a connection's client may take to end it too.
 	partFor = 500 * time.Millisecond
 	// lingerFor is how long a connection must have been idle to be ended when its
@@ -36,10 +39,11 @@ type stream struct {
 
 	mu      sync.Mutex
 	out     []byte // answers to be written
+	last    int    // the length of the last of them
 	spare   []byte // what was written, to be used again
 	writing bool
 	closed  bool
-	room    sync.Cond // out has become shorter
+	room    sync.Cond // out has become shorter, or a slot free
 }
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, MaxAnswer) }}
@@ -111,14 +115,13 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 			return nil, err
 		}
 	}
-	select {
-	case s.slots <- struct{}{}: // from here on it is not idle
-		if s.of.ending.Load() != 0 {
-			s.of.setDeadline(s.conn, patience) // an answer may just have ended the time
-		}
-	default:
-		s.slots <- struct{}{}
-		s.of.setDeadline(s.conn, patience) // waiting for room was not the client's time
+	waited, open := s.take() // from here on it is not idle
+	if !open {
+		return nil, net.ErrClosed
+	}
+	// Waiting for room was not the client's time, and an answer may just have ended that.
+	if waited || s.of.ending.Load() != 0 {
+		s.of.setDeadline(s.conn, patience)
 	}
 	j := newJob()
 	if err := j.read(s.in); err != nil {
@@ -127,6 +130,29 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 		return nil, err
 	}
 	return j, nil
+}
+
+// take takes a slot, once there is room for another answer, and says whether that
+// had to be waited for; none if the connection was closed. Only next calls it.
+func (s *stream) take() (waited, open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !s.closed && !s.hasRoom() {
+		waited = true
+		s.room.Wait()
+	}
+	if !s.closed {
+		s.slots <- struct{}{}
+	}
+	return waited, !s.closed
+}
+
+// hasRoom says whether another query may be taken. What its answer takes before it
+// can be written is not known: those on their way count as the last one that came.
+// The caller holds s.mu.
+func (s *stream) hasRoom() bool {
+	n := len(s.slots)
+	return n < maxPipelined && len(s.out) <= maxUnread && (n < alwaysPipelined || len(s.out)+n*s.last <= maxUnread)
 }
 
 // read reads a query with its length (RFC 1035, 4.2.2).
@@ -165,23 +191,40 @@ func (s *stream) ask(j *job) {
 // done makes room for another query. While the group ends it is time to part when
 // all has been answered: the client has least reason to be asking just then.
 func (s *stream) done() {
+	s.mu.Lock()
 	<-s.slots
+	s.room.Broadcast()
+	s.mu.Unlock()
 	if s.of.ending.Load() != 0 && len(s.slots) == 0 {
 		_ = s.conn.SetReadDeadline(time.Now())
 	}
 }
 
 // Send implements Peer. What comes while somebody writes goes out with the next
-// write, in one piece.
+// write, in one piece. Nobody waits here with an answer, which takes many times as
+// much as it does in s.out: next waits instead.
 func (s *stream) Send(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.send(b)
+}
+
+// sendMore implements asker.
+func (s *stream) sendMore(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.out) > maxUnread && !s.closed {
 		s.room.Wait()
 	}
+	return s.send(b)
+}
+
+// send sends. The caller holds s.mu.
+func (s *stream) send(b []byte) error {
 	if s.closed {
 		return net.ErrClosed
 	}
+	s.last = len(b)
 	s.out = binary.BigEndian.AppendUint16(s.out, uint16(len(b))) // #nosec G115 -- a message's length
 	s.out = append(s.out, b...)
 	if s.writing {
