@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,9 +38,15 @@ type stream struct {
 	in    *bufio.Reader
 	slots chan struct{} // one for each query that is being answered
 
+	// What decides whether there is room for another query. It is looked at for each,
+	// without the lock, which those who answer contend for.
+	busy    atomic.Int64 // queries that are being answered
+	backlog atomic.Int64 // the length of out
+	last    atomic.Int64 // the length of the last answer
+	waits   atomic.Bool  // next waits for room
+
 	mu      sync.Mutex
 	out     []byte // answers to be written
-	last    int    // the length of the last of them
 	spare   []byte // what was written, to be used again
 	writing bool
 	closed  bool
@@ -135,24 +142,31 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 // take takes a slot, once there is room for another answer, and says whether that
 // had to be waited for; none if the connection was closed. Only next calls it.
 func (s *stream) take() (waited, open bool) {
+	if waited = !s.hasRoom(); waited && !s.await() {
+		return waited, false
+	}
+	s.busy.Add(1)
+	s.slots <- struct{}{}
+	return waited, true
+}
+
+// await waits for room; false: the connection was closed.
+func (s *stream) await() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.waits.Store(true)
 	for !s.closed && !s.hasRoom() {
-		waited = true
 		s.room.Wait()
 	}
-	if !s.closed {
-		s.slots <- struct{}{}
-	}
-	return waited, !s.closed
+	s.waits.Store(false)
+	return !s.closed
 }
 
 // hasRoom says whether another query may be taken. What its answer takes before it
 // can be written is not known: those on their way count as the last one that came.
-// The caller holds s.mu.
 func (s *stream) hasRoom() bool {
-	n := len(s.slots)
-	return n < maxPipelined && len(s.out) <= maxUnread && (n < alwaysPipelined || len(s.out)+n*s.last <= maxUnread)
+	n, out := s.busy.Load(), s.backlog.Load()
+	return n < maxPipelined && out <= maxUnread && (n < alwaysPipelined || out+n*s.last.Load() <= maxUnread)
 }
 
 // read reads a query with its length (RFC 1035, 4.2.2).
@@ -191,10 +205,13 @@ func (s *stream) ask(j *job) {
 // done makes room for another query. While the group ends it is time to part when
 // all has been answered: the client has least reason to be asking just then.
 func (s *stream) done() {
-	s.mu.Lock()
 	<-s.slots
-	s.room.Broadcast()
-	s.mu.Unlock()
+	s.busy.Add(-1)
+	if s.waits.Load() {
+		s.mu.Lock()
+		s.room.Broadcast()
+		s.mu.Unlock()
+	}
 	if s.of.ending.Load() != 0 && len(s.slots) == 0 {
 		_ = s.conn.SetReadDeadline(time.Now())
 	}
@@ -224,9 +241,10 @@ func (s *stream) send(b []byte) error {
 	if s.closed {
 		return net.ErrClosed
 	}
-	s.last = len(b)
+	s.last.Store(int64(len(b)))
 	s.out = binary.BigEndian.AppendUint16(s.out, uint16(len(b))) // #nosec G115 -- a message's length
 	s.out = append(s.out, b...)
+	s.backlog.Store(int64(len(s.out)))
 	if s.writing {
 		return nil
 	}
@@ -236,6 +254,7 @@ func (s *stream) send(b []byte) error {
 	for len(s.out) > 0 && !s.closed && err == nil {
 		out := s.out
 		s.out = s.spare[:0]
+		s.backlog.Store(0)
 		s.mu.Unlock()
 		_ = s.conn.SetWriteDeadline(time.Now().Add(s.of.target.Load().server.WriteTimeout))
 		_, err = s.conn.Write(out)
