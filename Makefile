@@ -2,6 +2,7 @@
 
 # A semantic version also where there is no tag yet.
 VERSION ?= $(shell git describe --tags --match 'v*' --dirty 2>/dev/null || echo v0.0.0-dev.g$$(git rev-parse --short HEAD 2>/dev/null || echo unknown))
+DATE    ?= $(shell git log -1 --format=%cI 2>/dev/null || echo 1970-01-01T00:00:00Z)
 COMMIT  ?= $(shell git rev-parse --short HEAD 2>/dev/null)
 LDFLAGS := -s -w \
 	-X firebreakdns.io/firebreak/plugin/pkg/protocol/version.version=$(VERSION) \
@@ -13,7 +14,7 @@ RACE := ./plugin/... ./controller/fleet/... ./controller/standalone/... ./test/c
 
 export GOFLAGS ?= -mod=readonly
 
-.PHONY: help build demo test soak bench chaos cluster lint clean
+.PHONY: help build image demo test soak bench chaos cluster lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -23,6 +24,14 @@ build: ## the three programs, in bin/
 	$(GOBUILD) -o bin/coredns ./build/coredns
 	$(GOBUILD) -o bin/firebreak-controller ./build/controller
 	$(GOBUILD) -o bin/firebreak ./build/firebreak
+
+image: ## the DNS server's container image, for amd64 and arm64, in dist/; the same commit makes the same bytes
+	@mkdir -p dist
+	GOOS=linux GOARCH=amd64 $(GOBUILD) -o dist/coredns-amd64 ./build/coredns
+	GOOS=linux GOARCH=arm64 $(GOBUILD) -o dist/coredns-arm64 ./build/coredns
+	go run ./build/image -o dist/coredns-$(VERSION).tar -version $(VERSION) -revision '$(COMMIT)' -date $(DATE) \
+		amd64=dist/coredns-amd64 arm64=dist/coredns-arm64
+	@ls -l dist/coredns-$(VERSION).tar
 
 demo: build ## the main job on this machine, in a minute
 	bin/firebreak demo
@@ -47,4 +56,4 @@ lint: ## golangci-lint, which has to be installed
 	golangci-lint run ./...
 
 clean: ## away with what was built
-	rm -rf bin
+	rm -rf bin dist

@@ -38,8 +38,9 @@ type planKey struct{}
 // plan is what one Corefile wants of the control endpoint. It lives in the
 // caddy instance, so that a reload starts afresh.
 type plan struct {
-	options   *options // nil: the Corefile has no control
-	providers []Provider
+	options    *options         // nil: the Corefile has no control
+	controller caddy.Controller // of the directive, where there is one
+	providers  []Provider
 }
 
 func planOf(c *caddy.Controller) *plan {

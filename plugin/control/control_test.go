@@ -84,7 +84,10 @@ func TestMain(m *testing.M) {
 		})
 		return nil
 	}})
-	if err := dnsserver.SetDirectives([]string{"bind", "ready", pluginName, fake, "whoami"}); err != nil {
+	for _, name := range []string{unready, unexplained} {
+		caddy.RegisterPlugin(name, caddy.Plugin{ServerType: "dns", Action: setupUnready(name)})
+	}
+	if err := dnsserver.SetDirectives([]string{"bind", "ready", pluginName, fake, unready, unexplained, "whoami"}); err != nil {
 		panic(err)
 	}
 	code := m.Run()

@@ -102,7 +102,7 @@ func (h *host) commit(p *plan, corefile caddy.Input) {
 	}
 	c.timer.Stop()
 	h.next = nil
-	c.service.ready = readyState(corefile)
+	c.service.ready = newReadiness(p, corefile)
 
 	old := h.serving
 	h.serving = c.server

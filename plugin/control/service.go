@@ -14,7 +14,7 @@ import (
 type service struct {
 	*plan
 	source   *mtls.Source // nil on a unix socket
-	ready    *protocol.ReadyState
+	ready    *readiness
 	features []string // sorted
 	mux      *http.ServeMux
 }
@@ -25,6 +25,8 @@ func newService(p *plan, source *mtls.Source) *service {
 		WriteJSON(w, http.StatusOK, s.state())
 	})
 	s.mux.HandleFunc("GET "+protocol.PathEvents, serveEvents)
+	s.mux.HandleFunc("GET "+protocol.PathLive, serveLive)
+	s.mux.HandleFunc("GET "+protocol.PathReady, func(w http.ResponseWriter, _ *http.Request) { s.ready.serve(w) })
 	for _, provider := range p.providers {
 		s.features = append(s.features, provider.Feature)
 		if provider.Routes != nil {
@@ -42,7 +44,7 @@ func (s *service) state() *protocol.State {
 		Version:   version.String(),
 		Features:  append([]string{}, s.features...),
 		StartedAt: started.UTC(),
-		Ready:     s.ready,
+		Ready:     s.ready.state,
 	}
 	for _, p := range s.providers {
 		if p.State != nil {

@@ -45,9 +45,9 @@ func setup(c *caddy.Controller) error {
 	if p.options != nil {
 		return plugin.Error(pluginName, c.Err("a process has one control endpoint: keep the directive in one server block and remove the others"))
 	}
-	p.options = o
+	p.options, p.controller = o, *c
 
-	zeroMetrics([]string{"GET " + protocol.PathState, "GET " + protocol.PathEvents})
+	zeroMetrics([]string{"GET " + protocol.PathState, "GET " + protocol.PathEvents, "GET " + protocol.PathLive, "GET " + protocol.PathReady})
 	watchStarts()
 	var next *candidate
 	c.OnStartup(func() (err error) {

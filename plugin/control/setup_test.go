@@ -66,7 +66,7 @@ func TestReadyState(t *testing.T) {
 		"a {\n ready {\n monitor continuously\n }\n}\nb {\n ready\n}":                  {true, false},
 		"a {\n ready\n}\nb {\n ready {\n monitor continuously\n }\n}\nc {\n whoami\n}": {true, true},
 	} {
-		got := readyState(input(corefile))
+		got, _ := readyState(input(corefile))
 		if got.Configured != want[0] || got.Continuous != want[1] {
 			t.Errorf("Readiness of %q = %+v, want %v", corefile, *got, want)
 		}

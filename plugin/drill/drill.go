@@ -42,6 +42,9 @@ func (d *Drill) Ready() bool {
 	return r == nil || r.order.Readiness != protocol.ReadinessFail
 }
 
+// NotReady says why Ready is false.
+func (d *Drill) NotReady() string { return "a drill that fails readiness is running" }
+
 // ServeDNS implements plugin.Handler.
 func (d *Drill) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	running := d.engine.Running()

@@ -32,7 +32,7 @@ func BenchmarkMiss(b *testing.B) {
 		f.SetProxy(proxy.NewProxy("forward", u.Addr(), "dns"))
 		f.SetProxyOptions(proxy.Options{ForceTCP: over == "tcp"})
 		defer f.OnShutdown()
-		for _, h := range []plugin.Handler{&Hedge{group: groupOf(b)}, f} {
+		for _, h := range []plugin.Handler{&Hedge{groups: []*group{groupOf(b)}}, f} {
 			for _, many := range []bool{false, true} {
 				b.Run(fmt.Sprintf("%s/%s/many=%v", over, h.Name(), many), func(b *testing.B) {
 					b.ReportAllocs()

@@ -218,7 +218,7 @@ func TestLate(t *testing.T) {
 	w := &writer{}
 	q := new(dns.Msg).SetQuestion("LATE.test.", dns.TypeA)
 	start := time.Now()
-	if code, err := (&Hedge{group: groupOf(t)}).ServeDNS(ctx, w, q); code != 0 || err == nil {
+	if code, err := (&Hedge{groups: []*group{groupOf(t)}}).ServeDNS(ctx, w, q); code != 0 || err == nil {
 		t.Error(code, err)
 	}
 	if took := time.Since(start); took > 300*time.Millisecond {
@@ -292,7 +292,7 @@ func TestHandedOn(t *testing.T) {
 	notify := new(dns.Msg).SetNotify("a.test.")
 	xfr := new(dns.Msg).SetAxfr("a.test.")
 	for _, m := range []*dns.Msg{notify, xfr} {
-		if code, err := (&Hedge{group: groupOf(t)}).ServeDNS(context.Background(), &writer{}, m); code != dns.RcodeNotImplemented || err != nil {
+		if code, err := (&Hedge{groups: []*group{groupOf(t)}}).ServeDNS(context.Background(), &writer{}, m); code != dns.RcodeNotImplemented || err != nil {
 			t.Errorf("%v: %d %v", m.MsgHdr, code, err)
 		}
 	}

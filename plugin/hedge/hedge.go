@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"firebreakdns.io/firebreak/plugin/hedge/late"
 
@@ -27,10 +28,12 @@ import (
 	"github.com/miekg/dns"
 )
 
-// Hedge is the plugin's handler: one directive of a Corefile.
+// Hedge is the plugin's handler: all the directives of a server block, as one. Who
+// looks at a block's plugins finds one by each name, and with several the others
+// would be unknown to ready and to the wire path.
 type Hedge struct {
-	Next  plugin.Handler
-	group *group
+	Next   plugin.Handler
+	groups []*group // one for each directive, in the order of the Corefile
 }
 
 // Name implements plugin.Handler.
@@ -39,7 +42,36 @@ func (*Hedge) Name() string { return pluginName }
 // Ready implements ready.Readiness: there is somebody to ask. Whether they are
 // well is not for readiness: a server that is taken out of its Service because
 // its upstreams are dead answers not even what it has cached.
-func (h *Hedge) Ready() bool { return h.group.started() && len(h.group.view.Keys()) > 0 }
+func (h *Hedge) Ready() bool { return h.NotReady() == "" }
+
+// NotReady says why Ready is false.
+func (h *Hedge) NotReady() string {
+	var why []string
+	for _, g := range h.groups {
+		if g.ready() {
+			continue
+		}
+		var words []string
+		for _, t := range g.options.targets {
+			words = append(words, t.text)
+		}
+		why = append(why, fmt.Sprintf("no upstream of %s is known yet (%s)", g.options.from, strings.Join(words, " ")))
+	}
+	return strings.Join(why, ", ")
+}
+
+// ready says that there is somebody to ask.
+func (g *group) ready() bool { return g.started() && len(g.view.Keys()) > 0 }
+
+// of is who asks for a name: the first that fits, or nil.
+func (h *Hedge) of(name string) *group {
+	for _, g := range h.groups {
+		if g.options.matches(name) {
+			return g
+		}
+	}
+	return nil
+}
 
 // ServeDNS implements plugin.Handler.
 func (h *Hedge) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
@@ -47,16 +79,17 @@ func (h *Hedge) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) 
 		return dns.RcodeRefused, nil
 	}
 	state := request.Request{W: w, Req: r}
-	if !h.group.options.matches(state.Name()) {
+	g := h.of(state.Name())
+	if g == nil {
 		return plugin.NextOrFailure(pluginName, h.Next, ctx, w, r)
 	}
 	if code, ok := askable(r); !ok {
 		return code, nil
 	}
-	server := serverMetrics(metrics.WithServer(ctx), h.group.options.from)
+	server := serverMetrics(metrics.WithServer(ctx), g.options.from)
 	server.questions.Inc()
 
-	reply, err := h.group.ask(ctx, r, late.Of(ctx))
+	reply, err := g.ask(ctx, r, late.Of(ctx))
 	switch {
 	case errors.Is(err, errFull):
 		server.failures[failFull].Inc()
@@ -71,7 +104,7 @@ func (h *Hedge) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) 
 		return dns.RcodeSuccess, nil
 	}
 	server.failures[reply.fail].Inc()
-	code, text := h.group.explain(reply.fail)
+	code, text := g.explain(reply.fail)
 	_ = w.WriteMsg(failure(r, dns.RcodeServerFailure, code, text))
 	// Answered already; the error is for the errors plugin to log.
 	return dns.RcodeSuccess, fmt.Errorf("%s %s: %s", state.Name(), state.Type(), text)

@@ -39,20 +39,22 @@ func setup(c *caddy.Controller) error {
 		return plugin.Error(pluginName, err)
 	}
 	mine, _ := holders.Options(c)
+	h := &Hedge{}
 	for i, o := range all {
 		o.key = fmt.Sprintf("%s %s %d", strings.Join(c.ServerBlockKeys, " "), o.from, i)
-		h := &Hedge{group: newGroup(o)}
-		mine.groups = append(mine.groups, h.group)
-		dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
-			h.Next = next
-			return h
-		})
+		g := newGroup(o)
+		h.groups = append(h.groups, g)
 		for _, t := range o.targets {
 			if t.static() {
-				h.group.metricsOf(t.key(t.addr)) // so that the first failure is seen as an increase
+				g.metricsOf(t.key(t.addr)) // so that the first failure is seen as an increase
 			}
 		}
 	}
+	mine.groups = append(mine.groups, h.groups...)
+	dnsserver.GetConfig(c).AddPlugin(func(next plugin.Handler) plugin.Handler {
+		h.Next = next
+		return h
+	})
 	control.Provide(c, provider)
 	return nil
 }
@@ -65,7 +67,7 @@ func parseAll(c *caddy.Controller) ([]*options, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.listeners = listeners
+		o.listeners, o.zones = listeners, plugin.OriginsFromArgsOrServerBlock(nil, c.ServerBlockKeys)
 		if err := o.complete(); err != nil {
 			return nil, c.Err(err.Error())
 		}
@@ -370,7 +372,7 @@ func (o *options) complete() error {
 		o.deadline = defaultDeadline(o)
 	}
 	if o.probe.name == "" {
-		o.probe = defaultProbe(o.from)
+		o.probe = defaultProbe(o.scope())
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestDirectiveOrder(t *testing.T) {
 		}
 	}
 	at := func(d string) int { return slices.Index(got, d) }
-	for _, order := range [][]string{{"health", "control"}, {"shed", "clients", "drill", "prometheus"}} {
+	for _, order := range [][]string{{"health", "control", "nodelocal", "clients"}, {"shed", "clients", "drill", "prometheus"}} {
 		for i := 1; i < len(order); i++ {
 			if at(order[i-1]) >= at(order[i]) {
 				t.Errorf("Directive %s stands after %s, want before it", order[i-1], order[i])
@@ -104,7 +104,7 @@ func TestCheckAndProbe(t *testing.T) {
 		out, _ := cmd.CombinedOutput() // the exit code says it
 		return cmd.ProcessState.ExitCode(), string(out)
 	}
-	corefile := p.fit(". {\n bind x\n ready\n errors\n whoami\n}\n")
+	corefile := p.fit(". {\n bind x\n ready\n control unix:///c\n errors\n whoami\n}\n")
 	if err := os.WriteFile(filepath.Join(p.dir, "good"), []byte(corefile), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +122,10 @@ func TestCheckAndProbe(t *testing.T) {
 		{[]string{"check", "good"}, 2, "-conf"},
 		{[]string{"probe", "http://127.0.0.1:1/ready"}, 1, "refused"},
 		{[]string{"probe", "ftp://x"}, 2, "dns://"},
+		{[]string{"probe", "unix:///nowhere/control.sock"}, 1, "no server has this socket"},
+		{[]string{"probe", "unix://control.sock"}, 2, "a socket's path is absolute"},
+		{[]string{"probe", "-live", "http://127.0.0.1:1/health"}, 2, "-live goes with unix"},
+		{[]string{"probe", "--help"}, 0, "Usage: coredns probe"},
 		{[]string{"-version"}, 0, "+firebreak."},
 	} {
 		if code, out := run(tc.args...); code != tc.code || !strings.Contains(out, tc.want) {
@@ -134,15 +138,20 @@ func TestCheckAndProbe(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = serve.Process.Kill(); _ = serve.Wait() }()
-	for _, target := range []string{"http://127.0.0.1:" + p.port("8181") + "/ready", "dns://127.0.0.1:" + p.port("53") + "/example.org"} {
+	for _, args := range [][]string{
+		{"http://127.0.0.1:" + p.port("8181") + "/ready"},
+		{"dns://127.0.0.1:" + p.port("53") + "/example.org"},
+		{"unix://" + p.path("/c")},
+		{"-live", "unix://" + p.path("/c")},
+	} {
 		code, out := -1, ""
 		for range 100 {
-			if code, out = run("probe", target); code == 0 {
+			if code, out = run(append([]string{"probe"}, args...)...); code == 0 {
 				break
 			}
 		}
-		if code != 0 {
-			t.Errorf("Probe of %s = %d %q, want 0", target, code, out)
+		if code != 0 || strings.Count(out, "\n") != 1 {
+			t.Errorf("Probe of %s = %d %q, want 0 and one line", args, code, out)
 		}
 	}
 }

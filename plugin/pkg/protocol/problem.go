@@ -25,6 +25,7 @@ const (
 	ReasonLastHealthy    Reason = "LastHealthy"      // 409: nothing else would answer
 	ReasonTooLarge       Reason = "TooLarge"         // 413
 	ReasonInternal       Reason = "Internal"         // 500
+	ReasonNotReady       Reason = "NotReady"         // 503: a plugin is not ready; the detail says which, and why
 	ReasonBusy           Reason = "Busy"             // 503: as many of these are on as there may be; try again in a second
 )
 

@@ -18,6 +18,8 @@ import "time"
 // Routes of the control endpoint. {id} is a drill's ID.
 const (
 	PathState      = "/v1/state"       // GET State
+	PathLive       = "/v1/live"        // GET: 200 while the server's Corefile serves
+	PathReady      = "/v1/ready"       // GET: 200, or 503 with a Problem whose detail says what is not ready
 	PathEvents     = "/v1/events"      // GET server-sent events; each one's data is a State
 	PathStats      = "/v1/stats"       // GET Stats
 	PathDrill      = "/v1/drill"       // PUT Order, answers DrillState

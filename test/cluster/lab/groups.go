@@ -80,3 +80,19 @@ func groups() []group {
 		},
 	}
 }
+
+// tools lists what tests run beside a cluster. It is built when it is asked for.
+func tools() []group {
+	return []group{helm()}
+}
+
+func helm() group {
+	return group{
+		name: "helm", module: "helm.sh/helm/v4", version: "v" + HelmVersion,
+		packages: map[string]string{"helm": "helm.sh/helm/v4/cmd/helm"},
+		ldflags:  "-s -w -X helm.sh/helm/v4/internal/version.version=v" + HelmVersion,
+	}
+}
+
+// allGroups lists whatever is pinned.
+func allGroups() []group { return append(groups(), tools()...) }

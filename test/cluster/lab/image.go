@@ -33,7 +33,14 @@ type Image struct {
 	Env []string
 	// User is the user and group that it runs as; empty is root.
 	User string
+	// Archive is a file that has the whole image already; nothing but Ref goes
+	// with it.
+	Archive string
 }
+
+// Archive is an image that something else has packed, as an OCI layout in a tar
+// that names it ref.
+func Archive(ref, file string) Image { return Image{Ref: ref, Archive: file} }
 
 // Binary is the image of one static program, which is its entrypoint.
 func Binary(ref, file string) Image {
@@ -46,6 +53,9 @@ func Binary(ref, file string) Image {
 func (i Image) Write(w io.Writer) error {
 	if i.Ref == "" || strings.ContainsAny(i.Ref, " \t\n") {
 		return fmt.Errorf("image reference %q: give a name such as localhost/name:tag", i.Ref)
+	}
+	if i.Archive != "" {
+		return copyInto(w, i.Archive)
 	}
 	layer, err := os.CreateTemp("", "layer")
 	if err != nil {
@@ -99,6 +109,16 @@ func (i Image) Write(w io.Writer) error {
 		}
 	}
 	return out.Close()
+}
+
+func copyInto(w io.Writer, name string) error {
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(w, file)
+	return err
 }
 
 // layer writes the image's file tree and returns its digest and size.

@@ -16,7 +16,7 @@ import (
 // versions.go, and writes programs/*.mod and programs/*.sum in dir, the folder
 // of this package. It needs the Go module proxy.
 func Pin(ctx context.Context, dir string, out io.Writer) error {
-	for _, g := range groups() {
+	for _, g := range allGroups() {
 		if err := g.pin(ctx, filepath.Join(dir, "programs"), out); err != nil {
 			return fmt.Errorf("pinning %s %s: %w", g.module, g.version, err)
 		}

@@ -14,4 +14,7 @@ const (
 	Containerd = "2.3.7"
 	// CNI is the version of the CNI reference plugins, without the "v".
 	CNI = "1.10.0"
+	// HelmVersion is the version of helm, which tests of the chart run and no
+	// cluster needs, without the "v".
+	HelmVersion = "4.3.2"
 )
