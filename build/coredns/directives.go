@@ -22,7 +22,8 @@ var directives = []string{
 	"debug",
 	"ready",
 	"health",
-	"control", // serves HTTP beside ready and health, no queries
+	"control",   // serves HTTP beside ready and health, no queries
+	"nodelocal", // puts the node's addresses before anything binds them
 	"pprof",
 	"shed",    // overwrites the writer decorator of its socket, so nothing that chains one may stand before it
 	"clients", // says who asks; before all that counts, refuses or answers

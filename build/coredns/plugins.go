@@ -7,6 +7,7 @@ import (
 	_ "firebreakdns.io/firebreak/plugin/drill"
 	_ "firebreakdns.io/firebreak/plugin/hedge"
 	_ "firebreakdns.io/firebreak/plugin/nodecache"
+	_ "firebreakdns.io/firebreak/plugin/nodelocal"
 
 	_ "github.com/coredns/caddy/onevent"
 	_ "github.com/coredns/coredns/plugin/acl"

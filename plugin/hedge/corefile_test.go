@@ -277,9 +277,10 @@ func TestCorefile(t *testing.T) {
 	}
 }
 
-// TestDefaults: deadlines and probes are those of what is asked.
+// TestDefaults: deadlines and probes are those of what is asked, which is what the
+// server block has where FROM says nothing.
 func TestDefaults(t *testing.T) {
-	for corefile, want := range map[string]string{
+	for text, want := range map[string]string{
 		"hedge . 10.0.0.1":                        "4s . NS",
 		"hedge . kubernetes a.b":                  "4s . NS",
 		"hedge cluster.local 10.0.0.1":            "900ms cluster.local. SOA",
@@ -288,15 +289,29 @@ func TestDefaults(t *testing.T) {
 		"hedge corp.test 10.0.0.1":                "4s corp.test. SOA",
 		"hedge corp.test kubernetes a.b":          "900ms corp.test. SOA",
 		"hedge a.test 10.0.0.1 {\ndeadline 1s\n}": "1s a.test. SOA",
+
+		"dns://cluster.local.:53 | hedge . 10.0.0.1":                                         "900ms cluster.local. SOA",
+		"dns://cluster.local.:53 dns://in-addr.arpa.:53 | hedge . kubernetes a.b":            "900ms cluster.local. SOA",
+		"dns://corp.test.:53 | hedge . kubernetes a.b":                                       "900ms corp.test. SOA",
+		"dns://corp.test.:53 | hedge . 10.0.0.1":                                             "4s corp.test. SOA",
+		"dns://cluster.local.:53 dns://corp.test.:53 | hedge . 10.0.0.1":                     "4s cluster.local. SOA",
+		"dns://.:53 | hedge . kubernetes a.b":                                                "4s . NS",
+		"dns://corp.test.:53 | hedge sub.corp.test 10.0.0.1 {\ndeadline 1s\nprobe a.test\n}": "1s a.test. SOA",
 	} {
-		all, err := parseAll(caddy.NewTestController("dns", corefile))
+		keys, corefile, found := strings.Cut(text, " | ")
+		if !found {
+			keys, corefile = "", text
+		}
+		c := caddy.NewTestController("dns", corefile)
+		c.ServerBlockKeys = strings.Fields(keys)
+		all, err := parseAll(c)
 		if err != nil {
-			t.Errorf("%s: %v", corefile, err)
+			t.Errorf("%s: %v", text, err)
 			continue
 		}
 		o := all[0]
 		if got := fmt.Sprintf("%s %s %s", o.deadline, o.probe.name, dns.TypeToString[o.probe.qtype]); got != want {
-			t.Errorf("%s: got %s, want %s", corefile, got, want)
+			t.Errorf("%s: got %s, want %s", text, got, want)
 		}
 	}
 }

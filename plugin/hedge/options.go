@@ -3,6 +3,7 @@ package hedge
 import (
 	"crypto/tls"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,6 +35,7 @@ const (
 type options struct {
 	key       string // names it across reloads
 	from      string
+	zones     []string // the server block's
 	except    []string
 	targets   []*target
 	listeners []listener
@@ -111,29 +113,32 @@ func (o *options) tlsFor(t *target, addr netip.AddrPort) *tls.Config {
 	return c
 }
 
-// defaultDeadline is by what is asked: the cluster's own zones, or the world.
-func defaultDeadline(o *options) time.Duration {
-	if o.from == "." {
-		return worldDeadline
+// scope are the zones that are asked for: FROM, or those of the server block where
+// FROM is all that comes there.
+func (o *options) scope() []string {
+	if o.from == "." && len(o.zones) > 0 {
+		return o.zones
 	}
-	for _, zone := range []string{"cluster.local.", "in-addr.arpa.", "ip6.arpa."} {
-		if plugin.Name(zone).Matches(o.from) {
-			return clusterDeadline
-		}
-	}
-	for _, t := range o.targets {
-		if t.service != nil {
-			return clusterDeadline
-		}
-	}
-	return worldDeadline
+	return []string{o.from}
 }
 
-// defaultProbe is the zone's own name: what its servers can answer. The root has
-// no more to ask for than its servers.
-func defaultProbe(from string) probeQuestion {
-	if from == "." {
-		return probeQuestion{from, dns.TypeNS}
+// defaultDeadline is by what is asked: the cluster's own zones, or the world.
+func defaultDeadline(o *options) time.Duration {
+	service := slices.ContainsFunc(o.targets, func(t *target) bool { return t.service != nil })
+	own := plugin.Zones{"cluster.local.", "in-addr.arpa.", "ip6.arpa."}
+	for _, zone := range o.scope() {
+		if own.Matches(zone) == "" && (zone == "." || !service) {
+			return worldDeadline
+		}
 	}
-	return probeQuestion{from, dns.TypeSOA}
+	return clusterDeadline
+}
+
+// defaultProbe is a zone's own name: what its servers can answer. The root has no
+// more to ask for than its servers.
+func defaultProbe(scope []string) probeQuestion {
+	if scope[0] == "." {
+		return probeQuestion{".", dns.TypeNS}
+	}
+	return probeQuestion{scope[0], dns.TypeSOA}
 }

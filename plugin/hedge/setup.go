@@ -67,7 +67,7 @@ func parseAll(c *caddy.Controller) ([]*options, error) {
 		if err != nil {
 			return nil, err
 		}
-		o.listeners = listeners
+		o.listeners, o.zones = listeners, plugin.OriginsFromArgsOrServerBlock(nil, c.ServerBlockKeys)
 		if err := o.complete(); err != nil {
 			return nil, c.Err(err.Error())
 		}
@@ -372,7 +372,7 @@ func (o *options) complete() error {
 		o.deadline = defaultDeadline(o)
 	}
 	if o.probe.name == "" {
-		o.probe = defaultProbe(o.from)
+		o.probe = defaultProbe(o.scope())
 	}
 	return nil
 }

@@ -20,7 +20,9 @@ import (
 )
 
 // standsFor are the plugins ahead of the cache whose work the engine does too.
-var standsFor = []string{"clients", "drill", "prometheus"}
+// nodelocal only notes its own questions, whose mark is an option that the engine
+// leaves to the chain.
+var standsFor = []string{"nodelocal", "clients", "drill", "prometheus"}
 
 // engine answers hits at one address without CoreDNS's chain, and holds the
 // queries for what is on its way. It does what clients, drill and prometheus do,

@@ -67,7 +67,7 @@ type entry struct {
 	last  atomic.Uint32 // when it was last asked for, in seconds
 	// retryAt is 0 while nothing is known of upstreams. Else a refresh is on or has
 	// failed: a stale entry is answered at once, and the next refresh is not before
-	// this moment (secondsOf).
+	// this moment (secondsOf; see comeback for justBack).
 	retryAt    atomic.Uint32
 	prev, next *entry // in its queue; guarded by the store
 }

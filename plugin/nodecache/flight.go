@@ -128,7 +128,7 @@ func (c *Cache) takesLate(k *key, purges uint64) func(*dns.Msg) {
 		if err != nil || e.kind.failed() || !c.options.stores(e.kind, up.Name) {
 			return
 		}
-		c.lastGood.Store(e.stored)
+		c.upstreams.answered(e.stored)
 		e.hold = c.options.holdFor(e.kind, up.Name)
 		c.store.put(e, purges)
 	}
@@ -187,11 +187,15 @@ func (c *Cache) settle(f *flight, k *key, up, m *dns.Msg, rcode int, err error, 
 		}
 	}
 	f.answer = e
-	if e.kind != failure && e.kind != unreachable {
-		c.lastGood.Store(now)
+	switch e.kind {
+	case failure: // of that name, for all that is known
+	case unreachable:
+		c.upstreams.lost(now)
+	default:
+		c.upstreams.answered(now)
 	}
 	if usable(stale, now) && (e.kind == failure || e.kind == unreachable || o.keepsPositive(stale, e, now)) {
-		stale.retryAt.Store(secondsOf(now + int64(o.failureRecheck)))
+		stale.retryAt.Store(c.upstreams.retryAt(o.failureRecheck, now))
 		f.answer, f.stale = stale, now-stale.stored >= int64(stale.ttl)*int64(time.Second)
 		c.metrics().failedRefreshes.Inc()
 		return

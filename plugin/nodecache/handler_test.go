@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"firebreakdns.io/firebreak/plugin/clients"
 	"firebreakdns.io/firebreak/plugin/hedge/late"
 	"firebreakdns.io/firebreak/plugin/pkg/protocol"
 
@@ -268,6 +269,107 @@ func TestFailuresAreForgottenAtTheFirstSuccess(t *testing.T) {
 	before := u.asked.Load()
 	if m := c.askFor(t, "broken.example."); m.Rcode != dns.RcodeServerFailure || u.asked.Load() != before {
 		t.Error("SERVFAIL was not kept (RFC 9520)")
+	}
+}
+
+// TestBackAtOnce: after an outage of all upstreams, what is held is fresh again at
+// once and not when each name's turn comes; the end of the outage is found out
+// soon, also where one name is all that is asked for.
+func TestBackAtOnce(t *testing.T) {
+	c, u := newCache(t, func(o *options) { o.failureRecheck = time.Hour })
+	names := []string{"a.example.", "b.example.", "c.example.", "d.example."}
+	for _, name := range names {
+		u.set(says(t, 0, name+" 300 IN A 192.0.2.1"))
+		c.askFor(t, name)
+		c.age(t, name, time.Minute)
+	}
+	stale := func(name string) bool { return ede(c.askFor(t, name)) == int(dns.ExtendedErrorCodeStaleAnswer) }
+	u.set(unreachableNow)
+	c.upstreams.good.Store(clients.Now().Mono - int64(2*awayAfter)) // they last answered long ago
+	for _, name := range names {
+		if !stale(name) {
+			t.Fatalf("%s is not stale", name)
+		}
+	}
+	before := u.asked.Load()
+	for until := time.Now().Add(5 * tryEvery / 2); time.Now().Before(until); time.Sleep(tryEvery / 50) {
+		if !stale("a.example.") {
+			t.Fatal("fresh without an upstream")
+		}
+	}
+	if n := u.asked.Load() - before; n < 2 || n > 3 {
+		t.Errorf("upstreams were tried %d times in %s, want once every %s", n, 5*tryEvery/2, tryEvery)
+	}
+	u.set(func(r *dns.Msg) (*dns.Msg, int, error) {
+		return says(t, 0, r.Question[0].Name+" 300 IN A 192.0.2.2")(r)
+	})
+	start := time.Now()
+	eventually(t, "a.example. is fresh", func() bool { return !stale("a.example.") })
+	if took := time.Since(start); took > tryEvery+300*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	for _, name := range names[1:] {
+		stale(name) // the first is still told what is held
+		start := time.Now()
+		eventually(t, name+" is fresh", func() bool { return !stale(name) })
+		if took := time.Since(start); took > 300*time.Millisecond {
+			t.Errorf("%s took %s more", name, took)
+		}
+	}
+}
+
+// TestComingBackInPart: a name that fails once more just after the outage, since not
+// all upstreams are back, is tried again within a second.
+func TestComingBackInPart(t *testing.T) {
+	c, u := newCache(t, func(o *options) { o.failureRecheck = 10 * time.Second })
+	c.askFor(t, "a.example.")
+	c.age(t, "a.example.", time.Minute)
+	u.set(unreachableNow)
+	c.upstreams.good.Store(clients.Now().Mono - int64(2*awayAfter))
+	c.askFor(t, "a.example.")
+	var tries atomic.Int64
+	u.set(func(r *dns.Msg) (*dns.Msg, int, error) {
+		if r.Question[0].Name == "a.example." && tries.Add(1) == 1 {
+			return unreachableNow(r)
+		}
+		return says(t, 0, r.Question[0].Name+" 300 IN A 192.0.2.2")(r)
+	})
+	c.askFor(t, "b.example.") // they are back
+	start := time.Now()
+	eventually(t, "a.example. is fresh", func() bool {
+		return ede(c.askFor(t, "a.example.")) != int(dns.ExtendedErrorCodeStaleAnswer)
+	})
+	if took := time.Since(start); took > 2*backAgain+300*time.Millisecond {
+		t.Errorf("it took %s", took)
+	}
+	if n := tries.Load(); n != 2 {
+		t.Errorf("it was tried %d times, want twice", n)
+	}
+}
+
+// TestOneDomainIsNoOutage: names whose servers are gone are tried again at their
+// time and no sooner, while others are answered.
+func TestOneDomainIsNoOutage(t *testing.T) {
+	c, u := newCache(t, func(o *options) { o.failureRecheck = time.Hour })
+	c.askFor(t, "a.example.")
+	c.age(t, "a.example.", time.Minute)
+	tried := atomic.Int64{}
+	u.set(func(r *dns.Msg) (*dns.Msg, int, error) {
+		if r.Question[0].Name == "a.example." {
+			tried.Add(1)
+			return unreachableNow(r)
+		}
+		return says(t, 0, r.Question[0].Name+" 300 IN A 192.0.2.2")(r)
+	})
+	for i := range 100 {
+		c.askFor(t, fmt.Sprintf("n%d.example.", i))
+		if m := c.askFor(t, "a.example."); ede(m) != int(dns.ExtendedErrorCodeStaleAnswer) {
+			t.Fatal(m)
+		}
+		time.Sleep(awayAfter / 50)
+	}
+	if n := tried.Load(); n != 1 {
+		t.Errorf("a name that fails alone was tried %d times in 2 s, want once", n)
 	}
 }
 

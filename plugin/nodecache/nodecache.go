@@ -40,8 +40,8 @@ type Cache struct {
 	bypass  []string // zones that a plugin behind wants asked every time
 	flights flights
 
-	lastGood atomic.Int64                     // when Next last answered well (Moment.Mono)
-	server   atomic.Pointer[dnsserver.Server] // one that this block is served by
+	upstreams comeback                         // those that Next asks
+	server    atomic.Pointer[dnsserver.Server] // one that this block is served by
 }
 
 // Name implements plugin.Handler.
@@ -113,7 +113,7 @@ func (c *Cache) state(e *entry, now int64) state {
 	}
 	age := now - e.stored
 	if age < int64(e.ttl)*int64(time.Second) {
-		if e.kind == unreachable && c.lastGood.Load() > e.stored {
+		if e.kind == unreachable && c.upstreams.good.Load() > e.stored {
 			return gone // forgotten at the first success
 		}
 		return fresh
@@ -144,7 +144,7 @@ func (c *Cache) touch(e *entry, now int64) bool {
 // again.
 func (c *Cache) retryDue(e *entry, now int64) bool {
 	at := e.retryAt.Load()
-	return at <= secondsOf(now) && e.retryAt.CompareAndSwap(at, secondsOf(now+int64(c.options.failureRecheck)))
+	return c.upstreams.due(at, c.options.failureRecheck, now) && e.retryAt.CompareAndSwap(at, secondsOf(now+int64(c.options.failureRecheck)))
 }
 
 // write answers from an entry.

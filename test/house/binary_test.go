@@ -61,7 +61,7 @@ func TestDirectiveOrder(t *testing.T) {
 		}
 	}
 	at := func(d string) int { return slices.Index(got, d) }
-	for _, order := range [][]string{{"health", "control"}, {"shed", "clients", "drill", "prometheus"}} {
+	for _, order := range [][]string{{"health", "control", "nodelocal", "clients"}, {"shed", "clients", "drill", "prometheus"}} {
 		for i := 1; i < len(order); i++ {
 			if at(order[i-1]) >= at(order[i]) {
 				t.Errorf("Directive %s stands after %s, want before it", order[i-1], order[i])

@@ -46,6 +46,7 @@ var noData = map[string]bool{
 	"coredns_nodecache_bytes":        true,
 	"coredns_nodecache_evictions":    true,
 	"coredns_nodecache_setup_errors": true, // the node's
+	"coredns_nodelocal":              true, // the node's
 	// What is known of an upstream is shared by all who ask it.
 	"coredns_hedge_asked":           true,
 	"coredns_hedge_answer_duration": true,

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -117,8 +118,16 @@ func TestHost(t *testing.T) {
 func TestOf(t *testing.T) {
 	dns := []Port{{"dns", 53, true}, {"dns-tcp", 53, false}, {"metrics", 9153, false}}
 	server := func(a string, ready bool, hints ...string) Server {
-		s := Server{Addresses: []string{a}, Ready: ready}
+		s := Server{Addresses: []string{a}, Ready: ready, Serving: ready}
 		for _, h := range hints {
+			switch h {
+			case "ending":
+				s.Ready, s.Terminating = false, true
+				continue
+			case "starting":
+				s.Starting = true
+				continue
+			}
 			if n, ok := strings.CutPrefix(h, "node:"); ok {
 				s.ForNodes = append(s.ForNodes, n)
 			} else {
@@ -135,6 +144,15 @@ func TestOf(t *testing.T) {
 		{"half ready", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true), server("10.0.0.2", false)}}}},
 		{"under half ready: all", "dns", "10.0.0.1:53/2 10.0.0.2:53/2 10.0.0.3:53/2", []Slice{{dns, []Server{server("10.0.0.1", true), server("10.0.0.2", false), server("10.0.0.3", false)}}}},
 		{"none ready: all", "dns", "10.0.0.1:53/2 10.0.0.2:53/2", []Slice{{dns, []Server{server("10.0.0.1", false), server("10.0.0.2", false)}}}},
+		{"those that end are not counted", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true), server("10.0.0.2", true, "ending"), server("10.0.0.3", true, "ending"), server("10.0.0.4", false, "ending")}}}},
+		{"nor asked while the others are ready", "dns", "10.0.0.1:53/2 10.0.0.2:53/2", []Slice{{dns, []Server{server("10.0.0.1", true), server("10.0.0.2", true), server("10.0.0.3", true, "ending"), server("10.0.0.4", false)}}}},
+		{"all end: those that still serve", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "ending"), server("10.0.0.2", false, "ending")}}}},
+		{"the others are not ready: as long as they serve", "dns", "10.0.0.1:53/2 10.0.0.3:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "ending"), server("10.0.0.2", false, "ending"), server("10.0.0.3", false)}}}},
+		{"all have ended", "dns", "it has no endpoints but those that have ended", []Slice{{dns, []Server{server("10.0.0.1", false, "ending")}}}},
+		{"those that start are not counted", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true), server("10.0.0.2", false, "starting"), server("10.0.0.3", false, "starting"), server("10.0.0.4", false, "starting")}}}},
+		{"those that end serve until others have started", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "ending"), server("10.0.0.2", false, "starting")}}}},
+		{"all start: there is nobody else", "dns", "10.0.0.2:53/2 10.0.0.3:53/2", []Slice{{dns, []Server{server("10.0.0.1", false, "ending"), server("10.0.0.2", false, "starting"), server("10.0.0.3", false, "starting")}}}},
+		{"hints, one without ends", "dns", "10.0.0.1:53/1 10.0.0.2:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "z1"), server("10.0.0.2", true, "z2"), server("10.0.0.3", true, "ending")}}}},
 		{"several slices, two families", "dns", "10.0.0.1:53/2 [2001:db8::1]:53/2", []Slice{{dns, []Server{server("10.0.0.1", true)}}, {dns, []Server{server("2001:db8::1", true)}}}},
 		{"the same twice", "dns", "10.0.0.1:53/2", []Slice{{dns, []Server{server("10.0.0.1", true)}}, {dns, []Server{server("10.0.0.1", true)}}}},
 		{"hints", "dns", "10.0.0.1:53/0 10.0.0.2:53/1 10.0.0.3:53/2", []Slice{{dns, []Server{server("10.0.0.1", true, "node:n1", "z1"), server("10.0.0.2", true, "z1"), server("10.0.0.3", true, "z2")}}}},
@@ -144,6 +162,7 @@ func TestOf(t *testing.T) {
 		{"no such port", "doh", `no endpoint has a port "doh"`, []Slice{{dns, []Server{server("10.0.0.1", true)}}}},
 		{"TCP alone", "metrics", `no endpoint has a port "metrics"`, []Slice{{dns, []Server{server("10.0.0.1", true)}}}},
 		{"no slices", "dns", "it has no endpoints", nil},
+		{"no endpoints, as Kubernetes says it", "dns", "it has no endpoints", []Slice{{}}},
 		{"no endpoints", "dns", "it has no endpoints", []Slice{{Ports: dns}}},
 		{"names", "dns", "it has no endpoints", []Slice{{dns, []Server{server("dns.example.org", true)}}}},
 	} {
@@ -160,6 +179,7 @@ func TestOf(t *testing.T) {
 
 type fakeWatcher struct {
 	tell chan func(func([]Slice, error))
+	zone func() (string, error)
 }
 
 func (w *fakeWatcher) Watch(ctx context.Context, _, _ string, changed func([]Slice, error)) {
@@ -173,7 +193,12 @@ func (w *fakeWatcher) Watch(ctx context.Context, _, _ string, changed func([]Sli
 	}
 }
 
-func (w *fakeWatcher) Zone(context.Context, string) (string, error) { return "z1", nil }
+func (w *fakeWatcher) Zone(context.Context, string) (string, error) {
+	if w.zone == nil {
+		return "z1", nil
+	}
+	return w.zone()
+}
 
 // TestService: a Service's endpoints are followed, by the zone that Kubernetes
 // says the node is in; when they cannot be read, that is said once.
@@ -183,6 +208,7 @@ func TestService(t *testing.T) {
 	slices := []Slice{{[]Port{{"dns", 53, true}}, []Server{{Addresses: []string{"10.0.0.1"}, Ready: true, ForZones: []string{"z1"}}}}}
 	say := func(s []Slice, err error) { w.tell <- func(f func([]Slice, error)) { f(s, err) } }
 	say(slices, nil)
+	want(t, next(), "10.0.0.1:53/2") // a start does not wait for the zone
 	want(t, next(), "10.0.0.1:53/1")
 	say(slices, nil)
 	say(nil, errors.New("away"))
@@ -192,6 +218,88 @@ func TestService(t *testing.T) {
 	want(t, next(), "it has no endpoints")
 	say(slices, nil)
 	want(t, next(), "10.0.0.1:53/1")
+}
+
+// TestStarting: one that has come since is not asked before it is ready, and counts
+// from then on, also when it is ready no longer; what was there before us counts.
+func TestStarting(t *testing.T) {
+	w := &fakeWatcher{tell: make(chan func(func([]Slice, error)))}
+	next := follow(t, &Service{Namespace: "kube-system", Name: "kube-dns", Watcher: w})
+	say := func(ready ...bool) {
+		s := Slice{Ports: []Port{{"dns", 53, true}}}
+		for i, r := range ready {
+			s.Servers = append(s.Servers, Server{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, Ready: r, Serving: r})
+		}
+		w.tell <- func(f func([]Slice, error)) { f([]Slice{s}, nil) }
+	}
+	say(false, true, false)
+	want(t, next(), "10.0.0.1:53/2 10.0.0.2:53/2 10.0.0.3:53/2")
+	say(false, true)
+	want(t, next(), "10.0.0.2:53/2")
+	say(false, true, false, false, false)
+	say(true, true, false, false, true)
+	want(t, next(), "10.0.0.1:53/2 10.0.0.2:53/2 10.0.0.5:53/2")
+	say(true, false, false, false, false) // one of three that count: the same three
+	say(true, false, false, false)
+	want(t, next(), "10.0.0.1:53/2")
+}
+
+// TestZone: the node's zone is asked for once it matters, and again until it is
+// known; that it is not known is said.
+func TestZone(t *testing.T) {
+	var mu sync.Mutex
+	asked, answer := 0, func() (string, error) { return "", errors.New("forbidden") }
+	w := &fakeWatcher{tell: make(chan func(func([]Slice, error))), zone: func() (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		asked++
+		return answer()
+	}}
+	next := follow(t, &Service{Namespace: "kube-system", Name: "kube-dns", Node: "n1", Watcher: w, again: 10 * time.Millisecond, later: 10 * time.Millisecond})
+	say := func(zones ...string) {
+		s := []Slice{{[]Port{{"dns", 53, true}}, []Server{{Addresses: []string{"10.0.0.1"}, Ready: true, ForZones: zones}}}}
+		w.tell <- func(f func([]Slice, error)) { f(s, nil) }
+	}
+	say()
+	want(t, next(), "10.0.0.1:53/2")
+	mu.Lock()
+	if asked != 0 {
+		t.Error("the zone was asked for, though no hint is for a zone")
+	}
+	mu.Unlock()
+	say("z1")
+	want(t, next(), "the zone of node n1 is not known, so no endpoint is nearer than others: forbidden")
+	eventually := func(what string, is func() bool) {
+		t.Helper()
+		for range 300 {
+			mu.Lock()
+			done := is()
+			mu.Unlock()
+			if done {
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		t.Fatal("never: " + what)
+	}
+	eventually("asked again", func() bool { return asked > 3 })
+	mu.Lock()
+	asked, answer = 0, func() (string, error) { return "", nil } // its label comes later
+	mu.Unlock()
+	eventually("asked again for a node without a zone", func() bool { return asked > 3 })
+	mu.Lock()
+	answer = func() (string, error) { return "z1", nil }
+	mu.Unlock()
+	want(t, next(), "10.0.0.1:53/1")
+	mu.Lock()
+	asked = 0
+	mu.Unlock()
+	time.Sleep(50 * time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	if asked != 0 {
+		t.Error("the zone is asked for, though it is known")
+	}
 }
 
 // TestSnapshot: what is kept is read back, and what cannot be used is set aside.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"sync"
+	"time"
 )
 
 // Watcher is what is needed of Kubernetes. It is an interface so that nothing
@@ -32,10 +34,13 @@ type Port struct {
 
 // Server is one endpoint.
 type Server struct {
-	Addresses []string
-	Ready     bool
-	ForNodes  []string // hints: for whom it is meant
-	ForZones  []string
+	Addresses   []string
+	Ready       bool
+	Serving     bool     // it says that it is well, though it may be ending
+	Terminating bool     // it is ending
+	Starting    bool     // it has not been ready since it came
+	ForNodes    []string // hints: for whom it is meant
+	ForZones    []string
 }
 
 // Tiers of a Service's endpoints.
@@ -53,6 +58,8 @@ type Service struct {
 	// Node and Zone are where we are. Zone "": asked of Kubernetes.
 	Node, Zone string
 	Watcher    Watcher
+
+	again, later time.Duration // in tests, in place of locateAgain and locateLater
 }
 
 // String implements Source.
@@ -69,44 +76,40 @@ func (s *Service) port() string {
 
 // Run implements Source.
 func (s *Service) Run(ctx context.Context, found func([]Endpoint, error)) {
-	zone := s.Zone
-	if zone == "" && s.Node != "" {
-		// Without, nothing is nearer than anything else.
-		zone, _ = s.Watcher.Zone(ctx, s.Node)
+	f := &following{service: s, changes: changes{found: found}, zone: s.Zone, hinted: make(chan struct{}, 1)}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	if s.Zone == "" && s.Node != "" {
+		wg.Go(func() { f.locate(ctx) })
 	}
-	c := &changes{found: found}
-	s.Watcher.Watch(ctx, s.Namespace, s.Name, func(slices []Slice, err error) {
-		if err == nil {
-			var list []Endpoint
-			if list, err = Of(slices, s.port(), s.Node, zone); err == nil {
-				c.tell(list)
-				return
-			}
-		}
-		c.fail(fmt.Errorf("service %s.%s: %w", s.Name, s.Namespace, err))
-	})
+	s.Watcher.Watch(ctx, s.Namespace, s.Name, f.changed)
 }
 
 // Of are the endpoints that slices name: the ready ones. With under half of them
 // ready, all of them: then readiness says more about its source than about them.
 // None at all is an error: the last ones known are better.
 //
+// Those that are ending or have just come are not counted: that they are not ready
+// is meant. The former are asked as long as they serve, if under half of the others
+// are ready; the latter if there is nobody else.
+//
 // Hints count only where every endpoint has some, as for kube-proxy: a slice
 // that is written anew has none for a moment.
 func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 	type candidate struct {
 		Endpoint
-		ready bool
+		*Server
 	}
 	var all []candidate
-	ready, hinted, ported := 0, 0, false
+	staying, ready, hintless, portless := 0, 0, 0, false
 	for _, slice := range slices {
 		number, ok := portOf(slice.Ports, port)
 		if !ok {
+			portless = portless || len(slice.Servers) > 0 // a Service without endpoints has a slice without ports
 			continue
 		}
-		ported = true
-		for _, server := range slice.Servers {
+		for i := range slice.Servers {
+			server := &slice.Servers[i]
 			tier := TierAnybody
 			switch {
 			case contains(server.ForNodes, node):
@@ -114,41 +117,61 @@ func Of(slices []Slice, port, node, zone string) ([]Endpoint, error) {
 			case contains(server.ForZones, zone):
 				tier = TierZone
 			}
-			hint := len(server.ForNodes)+len(server.ForZones) > 0
 			for _, address := range server.Addresses {
 				a, err := netip.ParseAddr(address)
 				if err != nil {
 					continue // a slice of names
 				}
-				all = append(all, candidate{Endpoint{netip.AddrPortFrom(a.Unmap(), number), tier}, server.Ready})
+				all = append(all, candidate{Endpoint{netip.AddrPortFrom(a.Unmap(), number), tier}, server})
+				if !server.stays() {
+					continue
+				}
+				staying++
 				if server.Ready {
 					ready++
 				}
-				if hint {
-					hinted++
+				if len(server.ForNodes)+len(server.ForZones) == 0 {
+					hintless++
 				}
 			}
 		}
 	}
 	switch {
-	case len(all) == 0 && len(slices) > 0 && !ported:
+	case len(all) == 0 && portless:
 		return nil, fmt.Errorf("no endpoint has a port %q for UDP: name the port as the Service does, or give its target's number", port)
 	case len(all) == 0:
 		return nil, fmt.Errorf("it has no endpoints")
 	}
-	everyone := 2*ready < len(all)
+	pick := func(fits func(*Server) bool) (list []Endpoint) {
+		for _, c := range all {
+			if !fits(c.Server) {
+				continue
+			}
+			if hintless > 0 {
+				c.Tier = TierAnybody
+			}
+			list = append(list, c.Endpoint)
+		}
+		return list
+	}
 	var list []Endpoint
-	for _, c := range all {
-		if !c.ready && !everyone {
-			continue
-		}
-		if hinted < len(all) {
-			c.Tier = TierAnybody
-		}
-		list = append(list, c.Endpoint)
+	if 2*ready >= staying {
+		list = pick(func(s *Server) bool { return s.stays() && s.Ready })
+	}
+	if len(list) == 0 {
+		list = pick(func(s *Server) bool { return s.stays() || s.Terminating && s.Serving })
+	}
+	if len(list) == 0 {
+		list = pick(func(s *Server) bool { return !s.Terminating })
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("it has no endpoints but those that have ended")
 	}
 	return sortAll(list), nil
 }
+
+// stays says that a server's readiness is to be counted.
+func (s *Server) stays() bool { return !s.Terminating && !s.Starting }
 
 // portOf is the port of that name or number. A number that no slice has is the
 // Service's own, where there is but one for UDP.

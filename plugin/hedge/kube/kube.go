@@ -99,34 +99,21 @@ func (w *Watcher) Watch(ctx context.Context, namespace, service string, changed 
 	})
 	informer := cache.NewSharedIndexInformer(list, &discoveryv1.EndpointSlice{}, 0, cache.Indexers{})
 
-	wake := make(chan struct{}, 1)
-	poke := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
-	var mu sync.Mutex
-	var failed error
+	n := newNews()
 	// Neither can fail before the informer runs.
 	_ = informer.SetTransform(strip)
-	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
-		mu.Lock()
-		failed = err
-		mu.Unlock()
-		poke()
-	})
+	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { n.failed(err) })
 	_, _ = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { poke() },
-		UpdateFunc: func(any, any) { poke() },
-		DeleteFunc: func(any) { poke() },
+		AddFunc:    func(any) { n.changed() },
+		UpdateFunc: func(any, any) { n.changed() },
+		DeleteFunc: func(any) { n.changed() },
 	})
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { informer.RunWithContext(ctx) })
 	wg.Go(func() { // a Service without a slice makes no event
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			poke()
+			n.changed()
 		}
 	})
 
@@ -141,27 +128,56 @@ func (w *Watcher) Watch(ctx context.Context, namespace, service string, changed 
 				changed(nil, errors.New("the API server has not answered yet"))
 			}
 			continue
-		case <-wake:
+		case <-n.wake:
 		}
-		mu.Lock()
-		err := failed
-		failed = nil
-		mu.Unlock()
+		dirty, err := n.take()
 		if err != nil {
 			changed(nil, fmt.Errorf("cannot read its endpoints: %w", err))
 		}
-		if !informer.HasSynced() {
+		if !dirty || !informer.HasSynced() { // which is news as well
 			continue
 		}
-		if err == nil {
-			select {
-			case <-time.After(settle):
-			case <-ctx.Done():
-				return
-			}
-			changed(slicesOf(informer.GetStore().List()), nil)
+		select {
+		case <-time.After(settle):
+		case <-ctx.Done():
+			return
 		}
+		changed(slicesOf(informer.GetStore().List()), nil)
 	}
+}
+
+// news are what the informer tells while somebody is busy with what it told
+// before. A change and an error may come together, and neither hides the other.
+type news struct {
+	wake  chan struct{}
+	mu    sync.Mutex
+	dirty bool
+	err   error
+}
+
+func newNews() *news { return &news{wake: make(chan struct{}, 1)} }
+
+func (n *news) changed() { n.tell(func() { n.dirty = true }) }
+
+func (n *news) failed(err error) { n.tell(func() { n.err = err }) }
+
+func (n *news) tell(what func()) {
+	n.mu.Lock()
+	what()
+	n.mu.Unlock()
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take is what was told since the last call.
+func (n *news) take() (dirty bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	dirty, err = n.dirty, n.err
+	n.dirty, n.err = false, nil
+	return dirty, err
 }
 
 // strip drops what is not used, for memory.
@@ -197,8 +213,11 @@ func sliceOf(s *discoveryv1.EndpointSlice) endpoints.Slice {
 		out.Ports = append(out.Ports, port)
 	}
 	for _, e := range s.Endpoints {
-		// Ready is nil where it is not known, which is to be read as true.
-		server := endpoints.Server{Addresses: e.Addresses, Ready: e.Conditions.Ready == nil || *e.Conditions.Ready}
+		// What is not known is to be read as if all were well.
+		c := e.Conditions
+		server := endpoints.Server{
+			Addresses: e.Addresses, Ready: unless(c.Ready, true), Serving: unless(c.Serving, true), Terminating: unless(c.Terminating, false),
+		}
 		if e.Hints != nil {
 			for _, z := range e.Hints.ForZones {
 				server.ForZones = append(server.ForZones, z.Name)
@@ -210,4 +229,12 @@ func sliceOf(s *discoveryv1.EndpointSlice) endpoints.Slice {
 		out.Servers = append(out.Servers, server)
 	}
 	return out
+}
+
+// unless is a condition's value, or what it means that there is none.
+func unless(condition *bool, none bool) bool {
+	if condition == nil {
+		return none
+	}
+	return *condition
 }

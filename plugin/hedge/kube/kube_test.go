@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http/httptest"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"firebreakdns.io/firebreak/plugin/hedge/endpoints"
 	"firebreakdns.io/firebreak/plugin/hedge/kube/kubetest"
 
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -67,6 +69,38 @@ func TestWatch(t *testing.T) {
 	}
 	if _, err := w.Zone(ctx, "n2"); err == nil {
 		t.Error("no error for a node that is not there")
+	}
+}
+
+// TestNews: a change and an error that come together are both told.
+func TestNews(t *testing.T) {
+	n := newNews()
+	n.changed()
+	n.failed(errors.New("away"))
+	<-n.wake
+	if dirty, err := n.take(); !dirty || err == nil {
+		t.Errorf("told: a change %v, the error %v", dirty, err)
+	}
+	if dirty, err := n.take(); dirty || err != nil {
+		t.Errorf("told again: a change %v, the error %v", dirty, err)
+	}
+}
+
+// TestConditions: what a condition means that is not there, and what it says.
+func TestConditions(t *testing.T) {
+	yes, no := true, false
+	for _, test := range []struct {
+		of   discoveryv1.EndpointConditions
+		want string
+	}{
+		{discoveryv1.EndpointConditions{}, "ready true serving true terminating false"},
+		{discoveryv1.EndpointConditions{Ready: &no, Serving: &no}, "ready false serving false terminating false"},
+		{discoveryv1.EndpointConditions{Ready: &no, Serving: &yes, Terminating: &yes}, "ready false serving true terminating true"},
+	} {
+		s := sliceOf(&discoveryv1.EndpointSlice{Endpoints: []discoveryv1.Endpoint{{Conditions: test.of}}}).Servers[0]
+		if got := fmt.Sprintf("ready %v serving %v terminating %v", s.Ready, s.Serving, s.Terminating); got != test.want {
+			t.Errorf("%+v: got %s, want %s", test.of, got, test.want)
+		}
 	}
 }
 

@@ -147,6 +147,10 @@ func (c *Cluster) say(format string, args ...any) {
 // machineDir is the folder with what belongs to a machine.
 func (c *Cluster) machineDir(name string) string { return filepath.Join(c.dir, "machines", name) }
 
+// Disk is where the host has the disk of a machine: the root of its file tree,
+// but for what is mounted over it there (/etc, /run, /usr, /var/log and others).
+func (c *Cluster) Disk(machine string) string { return filepath.Join(c.machineDir(machine), "root") }
+
 // makeDirs makes folders below dir.
 func makeDirs(dir string, names ...string) error {
 	var errs []error

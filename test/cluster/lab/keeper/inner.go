@@ -42,15 +42,18 @@ func inner(machine spec.Machine) error {
 	return nil
 }
 
-// follow starts programs as the outer process says.
+// follow starts and stops programs as the outer process says.
 func follow(programs *programs) {
 	orders := bufio.NewScanner(os.NewFile(ordersFD, "orders"))
 	for orders.Scan() {
 		verb, name, _ := strings.Cut(orders.Text(), " ")
-		if verb != spec.Start {
+		switch verb {
+		case spec.Start:
+			programs.want(name)
+		case spec.Stop:
+			programs.stop(name)
+		default:
 			fmt.Fprintf(os.Stderr, "keeper: not an order: %q\n", orders.Text())
-			continue
 		}
-		programs.start(name)
 	}
 }

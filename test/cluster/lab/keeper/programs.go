@@ -20,29 +20,59 @@ type programs struct {
 	mu      sync.Mutex
 	known   map[string]spec.Program
 	running map[int]string
+	// wanted are those that run, or are to run again.
+	wanted map[string]bool
 	// born wakes reap when there is a child again.
 	born chan struct{}
 }
 
 func newPrograms(list []spec.Program) *programs {
-	p := &programs{known: map[string]spec.Program{}, running: map[int]string{}, born: make(chan struct{}, 1)}
+	p := &programs{known: map[string]spec.Program{}, running: map[int]string{}, wanted: map[string]bool{}, born: make(chan struct{}, 1)}
 	for _, program := range list {
 		p.known[program.Name] = program
 	}
 	return p
 }
 
-// start runs a program; reap runs it again whenever it ends.
-func (p *programs) start(name string) {
-	program, ok := p.known[name]
-	if !ok {
+// want runs a program from now on: reap runs it again whenever it ends.
+func (p *programs) want(name string) {
+	if _, ok := p.known[name]; !ok {
 		fmt.Fprintf(os.Stderr, "keeper: no such program: %q\n", name)
 		return
 	}
+	p.mu.Lock()
+	p.wanted[name] = true
+	p.mu.Unlock()
+	p.start(name)
+}
+
+// stop kills a program, which is not run again until it is wanted.
+func (p *programs) stop(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.wanted, name)
+	for pid, is := range p.running {
+		if is == name {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // reap may be about to bury it
+		}
+	}
+}
+
+// start runs a program that is wanted and does not run.
+func (p *programs) start(name string) {
 	// Held until the number is noted, so that reap cannot bury a process that
 	// it does not know yet.
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, is := range p.running {
+		if is == name {
+			return
+		}
+	}
+	if !p.wanted[name] {
+		return
+	}
+	program := p.known[name]
 	pid, err := launch(program)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "keeper: starting %s: %v\n", name, err)

@@ -60,6 +60,8 @@ type Program struct {
 const (
 	// Start, a space and a name start a program.
 	Start = "start"
+	// Stop, a space and a name kill a program, which stays down until Start.
+	Stop = "stop"
 	// Release lets the machine outlive whoever started it.
 	Release = "release"
 )

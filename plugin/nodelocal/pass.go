@@ -1,0 +1,417 @@
+//go:build linux
+
+package nodelocal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"firebreakdns.io/firebreak/plugin/control"
+	"firebreakdns.io/firebreak/plugin/nodecache"
+	"firebreakdns.io/firebreak/plugin/nodelocal/rules"
+	"firebreakdns.io/firebreak/plugin/nodelocal/scrape"
+	"firebreakdns.io/firebreak/plugin/pkg/generation"
+)
+
+// repairs are what was put back.
+type repairs struct {
+	n    uint64
+	at   time.Time
+	what string
+}
+
+func (r *running) repaired(why, what string, now time.Time) {
+	repairsTotal.WithLabelValues(why).Inc()
+	r.repairs = repairs{r.repairs.n + 1, now, what}
+	log.Warningf("Somebody removed or changed what is ours; it is back: %s", what)
+}
+
+// trouble says what is wrong, once for each change of it; "" is nothing.
+func (r *running) trouble(of, what string) {
+	if r.troubles[of] == what {
+		return
+	}
+	r.troubles[of] = what
+	if what != "" {
+		log.Errorf("%s", what)
+	}
+	control.Changed()
+}
+
+// pass brings what is in force to what is wanted. k.mu is held.
+func (k *keeper) pass(r *running, now time.Time) {
+	peers := r.member.Peers()
+	if owner := r.member.Owner(); owner != r.owner {
+		r.owner = owner
+		if owner {
+			r.ownerSince = now
+			log.Infof("This generation (%s) has the link %s", r.member.ID(), r.link.Name())
+		} else {
+			r.tookFrom = ""
+			log.Infof("A newer generation has the link %s: this one changes nothing any more", r.link.Name())
+		}
+		control.Changed()
+	}
+	if living := livingIDs(peers); r.owner && r.tookFrom != living {
+		r.tookFrom = living
+		scrape.Take()
+	}
+	if r.listens && r.owner {
+		k.keepLink(r, peers, now)
+	}
+	k.keepRules(r, peers, now)
+	if cut := r.cutOff(now); len(cut) > 0 {
+		for _, e := range cut {
+			r.letGo(e, now, fmt.Sprintf("packets came for %s and none of them got through: a firewall of the host drops untracked packets of pods; accept those to %s at port %d there", e.addr, e.addr, r.options.port))
+		}
+		k.keepRules(r, peers, now)
+	}
+}
+
+// cutOff are captured addresses to which pods send and nothing gets through, from
+// the first packet on. Our own questions do not show that: they come from this host,
+// which firewalls often let pass.
+func (r *running) cutOff(now time.Time) (cut []*entry) {
+	waiting := false
+	for _, e := range r.entries {
+		waiting = waiting || e.captured && !e.passed
+	}
+	if !waiting || r.backend == nil {
+		return nil
+	}
+	flows, err := r.backend.Flows()
+	if err != nil {
+		return nil // the kernel was busy with a change; look again
+	}
+	for _, e := range r.entries {
+		f := flows[e.addr]
+		switch {
+		case !e.captured || e.passed:
+		case f.Passed > 0:
+			e.passed, e.failures = true, 0
+		case f.Arrived < enoughPackets:
+		case e.arrived.IsZero():
+			e.arrived = now
+		case now.Sub(e.arrived) >= throughWithin:
+			cut = append(cut, e)
+		}
+	}
+	return cut
+}
+
+// letGo stops capturing an address that was found cut off, and leaves it alone for
+// a while, each time for longer.
+func (r *running) letGo(e *entry, now time.Time, why string) {
+	nodecache.SetupError(nodecache.SetupErrorRules)
+	wait := min(againAfter<<min(e.failures, 8), againAtMost)
+	e.failures++
+	e.captured, e.nextCheck = false, now.Add(wait)
+	e.not(reasonFirewall, fmt.Sprintf("%s. The rules for it are taken away, and tried again after %s", why, wait))
+	r.trouble(e.addr.String(), "Not captured: "+e.detail)
+}
+
+// all are the addresses that any Corefile here has: during a reload those of both.
+func (k *keeper) all() (all []netip.Addr) {
+	for _, w := range k.wants {
+		for _, a := range w.addrs {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+// keepLink has the link and all addresses there, and none that nobody serves.
+func (k *keeper) keepLink(r *running, peers []generation.Peer, now time.Time) {
+	want := k.all()
+	missing, err := r.link.Missing(want)
+	if err == nil && len(missing) > 0 {
+		var did []string
+		if did, err = r.link.Put(want, 0); len(did) > 0 {
+			r.repaired(repairLink, strings.Join(did, ", "), now)
+		}
+	}
+	if err != nil {
+		nodecache.SetupError(nodecache.SetupErrorInterfaceAdd)
+		r.trouble(reasonLink, err.Error())
+		return
+	}
+	r.trouble(reasonLink, "")
+	if len(peers) > 0 || len(k.wants) > 1 {
+		return // others may serve what is not ours
+	}
+	others, err := r.link.Others(want)
+	if err != nil {
+		return
+	}
+	for _, a := range r.gone {
+		if !slices.Contains(others, a) && !slices.Contains(want, a) {
+			others = append(others, a)
+		}
+	}
+	if len(others) == 0 {
+		return
+	}
+	if err := r.link.Drop(others); err != nil {
+		r.trouble(reasonLink, err.Error())
+		return
+	}
+	r.gone = nil
+	log.Infof("Removed from link %s, because nobody serves them any more: %v", r.link.Name(), others)
+}
+
+// keepRules has the rules in force that the addresses are ready for.
+func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
+	newest := k.wants[len(k.wants)-1]
+	// What the newest Corefile does not have is let go at once: the old servers still
+	// answer, and soon will not. Should it fail, it is captured again.
+	set := rules.Set{Port: r.options.port}
+	for _, a := range newest.addrs {
+		if e := r.entries[a]; e.captured {
+			set.Capture = append(set.Capture, a)
+		} else {
+			set.Probe = append(set.Probe, a)
+		}
+	}
+	if r.options.rules == noRules {
+		return
+	}
+	if r.backend == nil && !k.openRules(r, newest, now) {
+		return
+	}
+	if r.backend.Shared() && !r.writes(peers, len(set.Capture) > 0) {
+		return
+	}
+	if living := livingIDs(peers); r.owner && r.swept != living {
+		removed, err := r.backend.Sweep(strings.Fields(living))
+		if err != nil {
+			r.trouble("sweep", err.Error())
+		} else {
+			r.trouble("sweep", "")
+			r.swept = living
+		}
+		if len(removed) > 0 {
+			log.Infof("Removed what a generation left that was killed: %s", strings.Join(removed, ", "))
+		}
+	}
+	changed := !set.Equal(r.applied)
+	if !changed {
+		whole, err := r.backend.Intact()
+		if err != nil || whole {
+			return // an error: the kernel was busy with a change; look again
+		}
+	}
+	if err := r.backend.Apply(set); err != nil {
+		nodecache.SetupError(nodecache.SetupErrorRules)
+		r.trouble(reasonRules, fmt.Sprintf("The rules cannot be written: %v", err))
+		r.applied = rules.Set{}
+		return
+	}
+	r.trouble(reasonRules, "")
+	if !changed {
+		r.repaired(repairRules, r.backend.Where(), now)
+	}
+	r.applied = set
+	r.tidy(set.Capture)
+	_ = r.member.Publish(factCaptured, len(set.Capture) > 0)
+}
+
+// tidy removes what NodeLocal DNSCache left for addresses that are captured now. It
+// is done once: if it still runs, it is not to be fought.
+func (r *running) tidy(captured []netip.Addr) {
+	if r.tidied || len(captured) == 0 {
+		return
+	}
+	r.tidied = true
+	n, hint, err := rules.Leftovers(captured)
+	if n > 0 {
+		log.Infof("Removed %d rules that NodeLocal DNSCache left", n)
+	}
+	if err != nil {
+		log.Warningf("Removing what NodeLocal DNSCache left: %v", err)
+	}
+	if hint != "" {
+		log.Warningf("%s", hint)
+	}
+}
+
+// writes says whether this generation writes the rules that all of them share: the
+// newest that captures, or where none does the owner.
+func (r *running) writes(peers []generation.Peer, captures bool) bool {
+	for _, p := range peers {
+		if string(p.Facts[factCaptured]) == "true" && (p.Newer || !captures) {
+			return false
+		}
+	}
+	return captures || r.owner || len(peers) == 0
+}
+
+func livingIDs(peers []generation.Peer) string {
+	ids := []string{"-"} // so that nobody is not the same as never
+	for _, p := range peers {
+		ids = append(ids, p.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// noRules in the Corefile.
+const noRules = "none"
+
+// openRules finds what works.
+func (k *keeper) openRules(r *running, newest *wish, now time.Time) bool {
+	if now.Before(r.openAt) {
+		return false
+	}
+	o := rules.Options{Link: r.options.link, ID: r.member.ID(), Keep: r.options.keep}
+	for _, a := range newest.addrs {
+		o.IPv4 = o.IPv4 || a.Is4()
+		o.IPv6 = o.IPv6 || a.Is6()
+	}
+	b, err := rules.Open(r.options.rules, o)
+	if err != nil {
+		r.openAt = now.Add(5 * time.Second)
+		nodecache.SetupError(nodecache.SetupErrorRules)
+		r.trouble(reasonRules, fmt.Sprintf("Nothing is captured: %v", err))
+		for _, e := range r.entries {
+			e.not(reasonRules, err.Error())
+		}
+		return false
+	}
+	r.backend = b
+	r.trouble(reasonRules, "")
+	log.Infof("Rules are %s's, in %s", b.Name(), b.Where())
+	return true
+}
+
+func (e *entry) not(reason, detail string) {
+	if !e.captured {
+		e.reason, e.detail = reason, detail
+	}
+}
+
+// startChecks tries the addresses that are not captured and whose time has come.
+func (k *keeper) startChecks(ctx context.Context, r *running, now time.Time) {
+	if r.backend == nil && r.options.rules != noRules {
+		return
+	}
+	newest := k.wants[len(k.wants)-1]
+	for _, a := range newest.addrs {
+		e := r.entries[a]
+		if e.captured || e.checking || now.Before(e.nextCheck) {
+			continue
+		}
+		e.checking = true
+		go k.check(ctx, r, e, newest.check) // it ends by itself, and changes nothing then
+	}
+}
+
+// check tries one address, and captures it if the server answers.
+func (k *keeper) check(ctx context.Context, r *running, e *entry, name string) {
+	at := netip.AddrPortFrom(e.addr, r.options.port)
+	reached, err := probe(ctx, name, at)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	e.checking = false
+	now := time.Now()
+	e.nextCheck = now.Add(checkEvery)
+	if ctx.Err() != nil || k.running != r || r.entries[e.addr] != e {
+		return
+	}
+	if reached && !e.stays {
+		// It was put for a while.
+		if _, err := r.link.Put([]netip.Addr{e.addr}, 0); err != nil {
+			r.trouble(reasonLink, err.Error())
+		} else {
+			e.stays = true
+		}
+	}
+	if reached && !r.listens {
+		r.listens = true
+		r.member.Claim()
+		r.nudge()
+	}
+	if err != nil {
+		checkFailuresTotal.Inc()
+		reason, detail := r.why(name, at, reached, err)
+		if e.not(reason, detail); reason == reasonFirewall {
+			nodecache.SetupError(nodecache.SetupErrorRules)
+		}
+		r.trouble(e.addr.String(), "Not captured: "+e.detail)
+		return
+	}
+	if r.options.rules == noRules {
+		r.capture(e, now)
+		return
+	}
+	found, err := rules.Look(e.addr, r.options.port)
+	if err != nil {
+		log.Debugf("Looking at the host's rules: %v", err)
+	}
+	if found != nil && !r.accepts() {
+		nodecache.SetupError(nodecache.SetupErrorRules)
+		e.not(reasonFirewall, found.String()+", and so what pods send to "+e.addr.String()+": "+found.Fix(e.addr, r.options.port))
+		r.trouble(e.addr.String(), "Not captured: "+e.detail)
+		return
+	}
+	r.capture(e, now)
+	k.pass(r, now)
+	if slices.Contains(r.applied.Capture, e.addr) || r.backend.Shared() {
+		go k.confirm(ctx, r, e, name)
+		return
+	}
+	e.captured = false
+	e.not(reasonRules, r.troubles[reasonRules])
+}
+
+// accepts says whether our own rules accept ahead of the host's: iptables's do.
+func (r *running) accepts() bool { return r.backend.Name() == rules.IPTables }
+
+func (r *running) capture(e *entry, now time.Time) {
+	e.captured, e.since, e.reason, e.detail = true, now, "", ""
+	e.passed, e.arrived = false, time.Time{}
+	r.troubles[e.addr.String()] = ""
+	log.Infof("%s is captured: the server answers at it", e.addr)
+	control.Changed()
+}
+
+// why says what a failed check means, and what to do.
+func (r *running) why(name string, at netip.AddrPort, reached bool, err error) (reason, detail string) {
+	switch {
+	case errors.Is(err, errOther):
+		return reasonCheck, fmt.Sprintf("asked %s at %s, and another process answered each time: end the program that listens there (ss -lpn 'sport = :%d')", name, at, at.Port())
+	case reached:
+		return reasonCheck, fmt.Sprintf("the server was asked %s at %s and did not answer it well (%v): its upstreams are down, or they do not know that name (check NAME is another). Tried again every %s", name, at, err, checkEvery)
+	case silent(err) && r.options.rules != noRules:
+		// Were there nobody, the kernel would have said so.
+		if found, err := rules.Look(at.Addr(), at.Port()); err == nil && found != nil {
+			return reasonFirewall, found.String() + ", and so what is sent to " + at.Addr().String() + ": " + found.Fix(at.Addr(), at.Port())
+		}
+		return reasonFirewall, fmt.Sprintf("the server was asked %s at %s, untracked, and that did not arrive (%v): a firewall of the host drops untracked packets; accept those to %s at port %d, and from it, there", name, at, err, at.Addr(), at.Port())
+	}
+	return reasonCheck, fmt.Sprintf("the server was asked %s at %s and was not reached (%v): does a server block bind %s? Tried again every %s", name, at, err, at.Addr(), checkEvery)
+}
+
+// confirm asks once more now that the address is captured. Who was reached before and
+// is not now is cut off by the host's firewall: then the rules go, and others may
+// answer.
+func (k *keeper) confirm(ctx context.Context, r *running, e *entry, name string) {
+	at := netip.AddrPortFrom(e.addr, r.options.port)
+	err := through(ctx, name, at)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running != r || !e.captured {
+		return
+	}
+	now := time.Now()
+	r.letGo(e, now, fmt.Sprintf("%s answered before it was captured and not after (%v): a firewall of the host drops untracked packets; accept those to %s at port %d, and from it, there", e.addr, err, e.addr, r.options.port))
+	k.pass(r, now)
+}
