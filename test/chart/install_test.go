@@ -38,7 +38,7 @@ func TestInstall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{Cluster: lab.Start(t, lab.Options{Nodes: 3, Images: []lab.Image{client, packed(t, imageRef)}})}
+	w := &world{Cluster: lab.Start(t, lab.Options{Nodes: 3, Images: []lab.Image{client, packed(t, imageRef), askerImage(t)}})}
 	w.clusterDNS(t)
 	for _, node := range []string{"node1", "node2", "node3"} {
 		w.clients = append(w.clients, w.run(t, "client-"+node, corev1.PodSpec{
@@ -128,79 +128,6 @@ func TestInstall(t *testing.T) {
 			}
 		}
 	})
-}
-
-// roll changes the DaemonSet while every client asks, and holds that each node has
-// a ready pod throughout and no question fails.
-func (w *world) roll(t *testing.T, values []string) {
-	old := w.pods(t)
-	stop := make(chan struct{})
-	asked := make(chan error, len(w.clients))
-	for _, c := range w.clients {
-		go func() {
-			n := 0
-			for {
-				select {
-				case <-stop:
-					if n < 20 {
-						asked <- fmt.Errorf("%s asked %d times, want more for a test", c.Name, n)
-					} else {
-						asked <- nil
-					}
-					return
-				default:
-				}
-				if out, err := w.Exec(t.Context(), c.Namespace, c.Name, "", "getent", "hosts", service); err != nil {
-					asked <- fmt.Errorf("question %d of %s: %w: %s", n, c.Name, err, out)
-					return
-				}
-				n++
-			}
-		}()
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, err := helm(t, append([]string{"upgrade", "firebreak", chart, "--set", "nodeCache.podAnnotations.change=one"}, values...)...)
-		done <- err
-	}()
-	surged, ended := false, false
-	for deadline := time.Now().Add(4 * time.Minute); !ended && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		select {
-		case err := <-done:
-			if err != nil {
-				t.Error(err)
-			}
-			ended = true
-		default:
-		}
-		readyOn, on := map[string]int{}, map[string]int{}
-		for _, pod := range w.pods(t) {
-			on[pod.Spec.NodeName]++
-			if ready(&pod) {
-				readyOn[pod.Spec.NodeName]++
-			}
-		}
-		for _, c := range w.clients {
-			if readyOn[c.Spec.NodeName] == 0 {
-				t.Errorf("%s has no ready node cache during the roll", c.Spec.NodeName)
-			}
-			surged = surged || on[c.Spec.NodeName] > 1
-		}
-	}
-	close(stop)
-	for range w.clients {
-		if err := <-asked; err != nil {
-			t.Error(err)
-		}
-	}
-	if !ended || !surged {
-		t.Errorf("The roll ended: %v; a node had two pods: %v; want both", ended, surged)
-	}
-	for _, pod := range w.pods(t) {
-		if slices.ContainsFunc(old, func(o corev1.Pod) bool { return o.Name == pod.Name }) && pod.DeletionTimestamp == nil {
-			t.Errorf("%s was not replaced", pod.Name)
-		}
-	}
 }
 
 // resolves has every client ask.

@@ -4,7 +4,8 @@
 //	asker STREAM...
 //
 // A stream is SERVER,KIND,RATE,NAME: RATE questions a second for an address, over
-// UDP, each from a socket of its own, as stub resolvers ask. Nothing is asked twice:
+// UDP, or where the server's address begins with tcp:// over TCP, each from a socket of
+// its own, as stub resolvers ask. Nothing is asked twice:
 // a lookup that has no answer within 5 s, the time of glibc's first try, is one.
 // KIND is "held", for NAME with its %d replaced by 0 to 24 in turn, or "fresh", by
 // three numbers as an address has them (1-2-3) that never come again: the name of a
@@ -130,8 +131,13 @@ func (s stream) ask(name string, out *lines) {
 	out.line("%d %d %s %s %s %d %d %s\n", began.UnixMicro(), took.Microseconds(), s.server, s.kind, verdict, ttl, ede, name)
 }
 
-// exchange asks over UDP and waits for an answer to that question.
+// exchange asks and waits for an answer to that question.
 func exchange(q *dns.Msg, server string) (*dns.Msg, error) {
+	if addr, ok := strings.CutPrefix(server, "tcp://"); ok {
+		c := &dns.Client{Net: "tcp", Timeout: patience}
+		m, _, err := c.Exchange(q, addr)
+		return m, err
+	}
 	packet, err := q.Pack()
 	if err != nil {
 		return nil, err
