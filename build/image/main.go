@@ -1,6 +1,6 @@
 // Command image writes a container image of one static program, without a
-// container engine: an OCI layout in a tar, which skopeo, crane, ctr and podman
-// take. It holds the program, CA certificates, and what names root and the user
+// container engine: an OCI layout in a tar, which skopeo and ctr take.
+// It holds the program, CA certificates, and what names root and the user
 // that it runs as; no shell, no libc, no package manager.
 //
 // The same program makes the same image, byte for byte, on every machine with the

@@ -41,6 +41,13 @@ type plan struct {
 	options    *options         // nil: the Corefile has no control
 	controller caddy.Controller // of the directive, where there is one
 	providers  []Provider
+	local      *plan // the same at the socket beside the address; nil: none
+}
+
+// beside is what p wants at its socket: all that it wants at its address. It is for
+// OnStartup, when every provider is known.
+func (p *plan) beside() *plan {
+	return &plan{options: &options{network: "unix", address: p.options.socket}, controller: p.controller, providers: p.providers}
 }
 
 func planOf(c *caddy.Controller) *plan {

@@ -15,8 +15,12 @@ import (
 // instance of that, and there may be none with an endpoint.
 const startWithin = time.Minute
 
-// endpoint is the process's control endpoint.
-var endpoint = &host{startWithin: startWithin}
+// endpoint is the process's control endpoint, and localEndpoint the socket beside
+// it, where the Corefile has one.
+var (
+	endpoint      = &host{startWithin: startWithin}
+	localEndpoint = &host{startWithin: startWithin}
+)
 
 // host carries the endpoint across reloads. A Corefile's endpoint is first
 // prepared (its address is bound, so that a conflict fails the start) and takes

@@ -158,3 +158,50 @@ func TestReadinessWithoutReady(t *testing.T) {
 		t.Errorf("Liveness without the ready plugin = %d, want 200", status)
 	}
 }
+
+// A socket beside the address has the same calls, for whoever may open it; it comes
+// and goes with reloads as the address does.
+func TestSocketBesideTheAddress(t *testing.T) {
+	s := newSite(t)
+	sock := filepath.Join(t.TempDir(), "s")
+	with := func(path string) string { return s.corefile(s.addr, "allow jane\n socket unix://"+path, "two") }
+	jane := s.client(s.ca.Client("jane"))
+
+	if err := s.reload(with(sock)); err != nil {
+		t.Fatal(err)
+	}
+	if status, detail := ask(t, sock, protocol.PathReady); status != 200 {
+		t.Errorf("Readiness at the socket = %d %q, want 200", status, detail)
+	}
+	if status, _ := ask(t, sock, "/v1/word"); status != 200 {
+		t.Errorf("A provider's call at the socket = %d, want 200", status)
+	}
+	if got := s.word(jane); got != "two" {
+		t.Errorf("Call at the address = %s, want an answer", got)
+	}
+	other := sock + "2"
+	if err := s.reload(with(other)); err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := ask(t, other, protocol.PathLive); status != 200 {
+		t.Errorf("Liveness at the new socket = %d, want 200", status)
+	}
+	if _, err := net.Dial("unix", sock); err == nil {
+		t.Error("The old socket still listens")
+	}
+	if err := s.reload(strings.Replace(with(other), "whoami", "nonsense", 1)); err == nil {
+		t.Fatal("Reload with a broken Corefile = nil, want an error")
+	}
+	if status, _ := ask(t, other, protocol.PathLive); status != 200 {
+		t.Errorf("Liveness after a failed reload = %d, want 200", status)
+	}
+	if err := s.reload(s.corefile(s.addr, "allow jane", "three")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := net.Dial("unix", other); err == nil {
+		t.Error("A socket that the Corefile no longer has still listens")
+	}
+	if got := s.word(jane); got != "three" {
+		t.Errorf("Call at the address without the socket = %s, want an answer", got)
+	}
+}

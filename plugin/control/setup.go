@@ -28,12 +28,15 @@ const defaultCaller = "controller"
 // less the suffix under which it is made before it gets its name.
 const maxSocketPath = 107 - len(socketNew)
 
+const unixScheme = "unix://"
+
 // options are what the Corefile says.
 type options struct {
 	network string // "tcp" or "unix"
 	address string // IP:PORT, :PORT or a path
 	files   mtls.Files
 	allow   map[string]bool // callers' names; nil on a unix socket
+	socket  string          // path of a unix socket beside the address; "": none
 }
 
 func setup(c *caddy.Controller) error {
@@ -49,16 +52,19 @@ func setup(c *caddy.Controller) error {
 
 	zeroMetrics([]string{"GET " + protocol.PathState, "GET " + protocol.PathEvents, "GET " + protocol.PathLive, "GET " + protocol.PathReady})
 	watchStarts()
-	var next *candidate
+	var next, nextLocal *candidate
 	c.OnStartup(func() (err error) {
-		next, err = endpoint.prepare(p)
+		if next, err = endpoint.prepare(p); err == nil && o.socket != "" {
+			p.local = p.beside()
+			nextLocal, err = localEndpoint.prepare(p.local)
+		}
 		if err != nil {
 			return plugin.Error(pluginName, err)
 		}
 		return nil
 	})
-	c.OnRestartFailed(func() error { endpoint.abandon(); return nil })
-	c.OnShutdown(func() error { endpoint.retire(next); return nil })
+	c.OnRestartFailed(func() error { endpoint.abandon(); localEndpoint.abandon(); return nil })
+	c.OnShutdown(func() error { endpoint.retire(next); localEndpoint.retire(nextLocal); return nil })
 	return nil
 }
 
@@ -81,6 +87,9 @@ func watchStarts() {
 		inst.StorageMu.RUnlock()
 		if p != nil && p.options != nil {
 			endpoint.commit(p, inst.Caddyfile())
+			if p.local != nil {
+				localEndpoint.commit(p.local, inst.Caddyfile())
+			}
 		}
 		return nil
 	})
@@ -113,7 +122,7 @@ func parse(c *caddy.Controller) (*options, error) {
 }
 
 func parseAddress(s string) (*options, error) {
-	if path, ok := strings.CutPrefix(s, "unix://"); ok {
+	if path, ok := strings.CutPrefix(s, unixScheme); ok {
 		if !filepath.IsAbs(path) {
 			return nil, fmt.Errorf("%q: a unix socket's path is absolute: unix:///run/firebreak/control.sock", s)
 		}
@@ -160,8 +169,20 @@ func parseOption(c *caddy.Controller, o *options) error {
 			}
 			o.allow[name] = true
 		}
+	case "socket":
+		if o.socket != "" {
+			return c.Err("socket is given twice")
+		}
+		if len(args) != 1 || !strings.HasPrefix(args[0], unixScheme) {
+			return c.Err("socket wants the unix socket's path: socket unix:///run/firebreak/control.sock")
+		}
+		local, err := parseAddress(args[0])
+		if err != nil {
+			return c.Err(err.Error())
+		}
+		o.socket = local.address
 	default:
-		return c.Errf("unknown property %q: there are tls and allow", word)
+		return c.Errf("unknown property %q: there are tls, allow and socket", word)
 	}
 	return nil
 }
@@ -179,6 +200,9 @@ func (o *options) complete() error {
 	if o.network == "unix" {
 		if o.files != (mtls.Files{}) || o.allow != nil {
 			return fmt.Errorf("a unix socket takes neither tls nor allow: who may open it is the file's owner and root")
+		}
+		if o.socket != "" {
+			return fmt.Errorf("socket goes with an IP address; here the endpoint is a unix socket already")
 		}
 		return nil
 	}

@@ -32,6 +32,12 @@ func TestParse(t *testing.T) {
 		{"control unix:///" + strings.Repeat("x", 110), "longer than"},
 		{"control unix:///run/x.sock {\n allow jane\n}", "neither tls nor allow"},
 		{"control unix:///a\ncontrol unix:///b", "once per Server Block"},
+		{"control :8153 {\n tls a b c\n socket unix:///run/x.sock\n}", ""},
+		{"control :8153 {\n tls a b c\n socket\n}", "wants the unix socket's path"},
+		{"control :8153 {\n tls a b c\n socket 127.0.0.1:1\n}", "wants the unix socket's path"},
+		{"control :8153 {\n tls a b c\n socket unix://run/x.sock\n}", "is absolute"},
+		{"control :8153 {\n tls a b c\n socket unix:///a\n socket unix:///b\n}", "twice"},
+		{"control unix:///a {\n socket unix:///b\n}", "is a unix socket already"},
 	}
 	for _, tc := range tests {
 		_, err := parse(caddy.NewTestController("dns", tc.in))

@@ -24,6 +24,24 @@ func (*handler) Name() string { return pluginName }
 // Ready implements ready.Readiness.
 func (*handler) Ready() bool { return node.ready() }
 
+// NotReady says why Ready is false: of the first address that is not captured.
+func (*handler) NotReady() string {
+	s := node.status()
+	if s == nil {
+		return "it is starting"
+	}
+	for _, a := range s.Addresses {
+		switch {
+		case a.Captured:
+		case a.Detail != "":
+			return a.Address + " is not captured: " + a.Detail
+		default:
+			return a.Address + " is not captured: " + a.Reason
+		}
+	}
+	return ""
+}
+
 // ServeDNS implements plugin.Handler.
 func (h *handler) ServeDNS(ctx context.Context, w dns.ResponseWriter, r *dns.Msg) (int, error) {
 	if q := asked.note(r); q != nil {

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,19 +49,6 @@ func program(t *testing.T, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// needNodelocal skips a test whose Corefile has the nodelocal plugin, where the
-// build has none.
-func needNodelocal(t *testing.T) {
-	t.Helper()
-	out, err := exec.Command(program(t, "coredns"), "-plugins").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(strings.Fields(string(out)), "nodelocal") {
-		t.Skip("This build has no nodelocal plugin")
-	}
-}
-
 // corefileOf is the Corefile in what was rendered.
 func corefileOf(t *testing.T, rendered string) string {
 	t.Helper()
@@ -95,9 +81,6 @@ func TestCorefilesStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			corefile := corefileOf(t, rendered)
-			if strings.Contains(corefile, "nodelocal ") {
-				needNodelocal(t)
-			}
 			var got seen
 			onHost(t, &got, "start", coredns, corefile)
 			if got.Error != "" {
@@ -110,6 +93,9 @@ func TestCorefilesStart(t *testing.T) {
 			}
 			if !ready && !strings.Contains(got.Ready, "hedge: no upstream of ") {
 				t.Errorf("Why it is not ready: %q, want that no upstream is known", got.Ready)
+			}
+			if onNode := strings.Contains(corefile, "nodelocal "); !ready && onNode && !(strings.Contains(got.Ready, "nodelocal: ") && strings.Contains(got.Ready, " is not captured: ")) {
+				t.Errorf("Why it is not ready: %q, want why the address is not captured", got.Ready)
 			}
 			if !strings.Contains(corefile, "prometheus") {
 				return

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"firebreakdns.io/firebreak/controller/pki"
+
 	"github.com/miekg/dns"
 )
 
@@ -203,6 +205,18 @@ func host(servers []string) error {
 			return err
 		}
 	}
+	// What is written below /etc is the host's own.
+	for _, dir := range []string{"/run/etc", "/run/etc.work"} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := syscall.Mount("overlay", "/etc", "overlay", 0, "lowerdir=/etc,upperdir=/run/etc,workdir=/run/etc.work"); err != nil {
+		return err
+	}
+	if err := certificates("/etc/firebreak/tls"); err != nil {
+		return err
+	}
 	const conf = "/run/resolv.conf"
 	if err := errors.Join(os.WriteFile(conf, []byte("nameserver "+worldIP+"\n"), 0o600), syscall.Mount(conf, "/etc/resolv.conf", "", syscall.MS_BIND, "")); err != nil {
 		return err
@@ -219,6 +233,24 @@ func host(servers []string) error {
 		}
 	}
 	return nil
+}
+
+// certificates writes what a Secret for the control endpoint has.
+func certificates(dir string) error {
+	ca, err := pki.NewCA("chart", 0)
+	if err != nil {
+		return err
+	}
+	pair, err := ca.Server(0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.MkdirAll(dir, 0o700),
+		os.WriteFile(dir+"/tls.crt", pair.Cert, 0o600),
+		os.WriteFile(dir+"/tls.key", pair.Key, 0o600),
+		os.WriteFile(dir+"/ca.crt", pair.CA, 0o600),
+	)
 }
 
 func ip(args ...string) error {

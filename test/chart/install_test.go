@@ -33,7 +33,6 @@ type world struct {
 // makes: pods ask the cache of their node by their resolv.conf, a roll never
 // leaves a node without a ready one, and what is uninstalled leaves nothing.
 func TestInstall(t *testing.T) {
-	needNodelocal(t)
 	lab.Require(t)
 	client, err := lab.ClientImage(t.Context())
 	if err != nil {

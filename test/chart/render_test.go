@@ -131,6 +131,8 @@ func TestRefused(t *testing.T) {
 		{"nodeCache.snapshot.hostPath=var/lib", "/nodeCache/snapshot/hostPath"},
 		{"nodeCache.metrics.address=9253", "/nodeCache/metrics/address"},
 		{"nodeCache.metrics.serviceMonitor.enabled=true,nodeCache.metrics.service.enabled=false", "it finds the pods by it"},
+		{"nodeCache.control.secretName=x,nodeCache.control.callers=null", "nobody could call"},
+		{"nodeCache.control.callers={Jane}", "/nodeCache/control/callers/0"},
 		{"nodeCache.corefile=x,upstream.servers={192.0.2.53}", "would do nothing"},
 		{"clusterDomain=cluster.local.", "/clusterDomain"},
 		{"upstream.servers={192.0.2.53 192.0.2.54}", "/upstream/servers/0"},

@@ -28,7 +28,6 @@ type swapped struct {
 // has it: both at once, then NodeLocal DNSCache ends and takes the link with it. In
 // its place stands CoreDNS, which it is made of, with its Corefile, link and address.
 func TestSwap(t *testing.T) {
-	needNodelocal(t)
 	rendered, err := render(t, filepath.Join("testdata", "link-local.values.yaml"), "--set", "clusterDNS.serviceIPs={"+serviceIP+"}")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,15 @@
         teardown {{ $n.teardown }}
     }
 {{- end }}
+    {{- if $n.control.secretName }}
+    control {{ $n.control.address }} {
+        tls /etc/firebreak/tls/tls.crt /etc/firebreak/tls/tls.key /etc/firebreak/tls/ca.crt
+        allow {{ join " " $n.control.callers }}
+        socket unix:///run/firebreak/control.sock
+    }
+    {{- else }}
     control unix:///run/firebreak/control.sock
+    {{- end }}
     {{- include "firebreak.nodeCache.plugins" . }}
     {{- if $n.health.address }}
     health {{ $n.health.address }}

@@ -85,6 +85,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- if and (eq $n.mode "localRedirect") (ne .Release.Namespace .Values.clusterDNS.namespace) -}}
 {{- fail (printf "nodeCache.mode is localRedirect, so the release has to be in the namespace of cluster DNS, %s: Cilium takes only backends of the policy's own namespace" .Values.clusterDNS.namespace) -}}
 {{- end -}}
+{{- if and $n.control.secretName (not $n.control.callers) -}}
+{{- fail "nodeCache.control.callers is empty: nobody could call; name the controller as its certificate does, or take nodeCache.control.secretName away" -}}
+{{- end -}}
 {{- if and $n.corefile (or $n.extraServerBlocks .Values.stubDomains .Values.upstream.servers) -}}
 {{- fail "nodeCache.corefile is a whole Corefile, so nodeCache.extraServerBlocks, stubDomains and upstream.servers would do nothing: put them in it" -}}
 {{- end -}}
