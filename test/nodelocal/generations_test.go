@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,7 +81,14 @@ func TestGenerations(t *testing.T) {
 	rules.forget()
 	links.forget()
 	time.Sleep(3 * time.Second)
-	if said := rules.said() + links.said(); said != "" {
+	// The kernel speaks of the pods' links too, for reasons of its own.
+	said := rules.said()
+	for line := range strings.Lines(links.said()) {
+		if strings.Contains(line, "nodelocaldns") || slices.ContainsFunc(addrs, func(a netip.Addr) bool { return strings.Contains(line, a.String()) }) {
+			said += line
+		}
+	}
+	if said != "" {
 		t.Errorf("somebody writes while both live:\n%s", said)
 	}
 	// The watchers see something: else they prove nothing.
