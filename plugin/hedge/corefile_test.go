@@ -212,6 +212,7 @@ func TestCorefile(t *testing.T) {
 	for _, test := range []struct{ corefile, want string }{
 		{"hedge . 10.0.0.1", ""},
 		{"hedge . 10.0.0.1:5353 [2001:db8::1]:53 2001:db8::2 dns://10.0.0.2 tls://10.0.0.3%dns.test tls://10.0.0.4%dns.test:8853", ""},
+		{"hedge . fe80::1%eth0 [fe80::2%eth0]:5353", ""},
 		{"hedge . dns.example.org dns.example.org:5353 {\nresolver 10.0.0.1 10.0.0.2:54\n}", ""},
 		{"hedge cluster.local kubernetes kube-dns.kube-system:53 {\nfallback 10.96.0.10\nnode n1\nzone z1\nsnapshot " + dir + "/snap\nforce_tcp\n}", ""},
 		{"hedge . " + others, ""},
@@ -236,6 +237,9 @@ func TestCorefile(t *testing.T) {
 		{"hedge . kubernetes kube-dns", `"kube-dns" is no Service: write SERVICE.NAMESPACE[:PORT]`},
 		{"hedge . kubernetes kube-dns.kube-system.svc", "is no Service"},
 		{"hedge . kubernetes kube-dns.kube-system:", "a port's number or name belongs after the colon"},
+		{"hedge . kubernetes kube-dns.kube-system:0", `"0" is no port: use 1 to 65535, or the port's name`},
+		{"hedge . kubernetes kube-dns.kube-system:65536", `"65536" is no port`},
+		{"hedge . fe80::1%eth0:53", "a port belongs behind brackets: [IP%INTERFACE]:PORT"},
 		{"hedge . /nowhere/resolv.conf", "no such file"},
 		{"hedge . " + nobody, "names no nameserver"},
 		{"hedge . " + ourselves, "names this server itself (169.254.20.10:53) and no other"},

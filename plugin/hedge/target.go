@@ -3,6 +3,7 @@ package hedge
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -103,6 +104,9 @@ func parseService(word string) (*service, error) {
 	if strings.HasSuffix(word, ":") {
 		return nil, fmt.Errorf("%q: a port's number or name belongs after the colon", word)
 	}
+	if n, err := strconv.Atoi(port); err == nil && (n < 1 || n > math.MaxUint16) {
+		return nil, fmt.Errorf("%q: %q is no port: use 1 to 65535, or the port's name", word, port)
+	}
 	return &service{name: first, namespace: namespace, port: port}, nil
 }
 
@@ -152,6 +156,9 @@ func parseTarget(word, root string) (*target, error) {
 		a = a.Unmap()
 		if a.IsUnspecified() || a.IsMulticast() || a == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 			return nil, fmt.Errorf("%q is no address of a server", word)
+		}
+		if strings.Contains(a.Zone(), ":") { // a port, where there are no brackets
+			return nil, fmt.Errorf("%q: a port belongs behind brackets: [IP%%INTERFACE]:PORT", word)
 		}
 		t.addr = netip.AddrPortFrom(a, port)
 		return t, nil

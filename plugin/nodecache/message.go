@@ -3,6 +3,7 @@ package nodecache
 import (
 	"encoding/binary"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 
@@ -10,6 +11,20 @@ import (
 
 	"github.com/miekg/dns"
 )
+
+// longOnes are the long answers that are being made into messages, which may have
+// thousands of records and be ten times as long as what is held. Thousands of them
+// at once would take all the memory, and the processors from all other queries.
+var longOnes = make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+
+// messageInTurn is message, and waits where too many make long ones.
+func (e *entry) messageInTurn(r *dns.Msg, a aging) (*dns.Msg, error) {
+	if e.size() > pageSize {
+		longOnes <- struct{}{}
+		defer func() { <-longOnes }()
+	}
+	return e.message(r, a)
+}
 
 // message is the answer to r as CoreDNS's plugins want it.
 func (e *entry) message(r *dns.Msg, a aging) (*dns.Msg, error) {

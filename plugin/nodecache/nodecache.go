@@ -149,7 +149,7 @@ func (c *Cache) retryDue(e *entry, now int64) bool {
 
 // write answers from an entry.
 func (c *Cache) write(w dns.ResponseWriter, r *dns.Msg, e *entry, now int64, stale bool) (int, error) {
-	m, err := e.message(r, c.aging(e, now, stale))
+	m, err := e.messageInTurn(r, c.aging(e, now, stale))
 	if err != nil {
 		return dns.RcodeServerFailure, err
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/coredns/caddy"
 	"github.com/coredns/coredns/plugin"
+
+	"github.com/miekg/dns"
 )
 
 // parse reads one server block's options into o, and those of the process into p.
@@ -24,6 +26,11 @@ func parse(c *caddy.Controller, p *processOptions) (*options, error) {
 					return nil, err
 				}
 				args = args[1:]
+			}
+		}
+		for _, a := range args {
+			if err := isZone(c, a); err != nil {
+				return nil, err
 			}
 		}
 		o = newOptions(plugin.OriginsFromArgsOrServerBlock(args, c.ServerBlockKeys))
@@ -51,6 +58,25 @@ func parse(c *caddy.Controller, p *processOptions) (*options, error) {
 		}
 	}
 	return o, nil
+}
+
+// isZone says what is wrong with a word that should name a zone. A TTL that is
+// taken for one names a zone of which nobody asks: nothing would be cached.
+func isZone(c *caddy.Controller, word string) error {
+	_, noNumber := strconv.Atoi(word)
+	if _, noDuration := time.ParseDuration(word); noNumber == nil || noDuration == nil {
+		return c.Errf("%s: a TTL is a number of seconds, without a unit, and stands first", word)
+	}
+	zones := plugin.Host(word).NormalizeExact()
+	for _, z := range zones {
+		if _, is := dns.IsDomainName(z); !is {
+			return c.Errf("%q is no zone", word)
+		}
+	}
+	if len(zones) == 0 {
+		return c.Errf("%q is no zone", word)
+	}
+	return nil
 }
 
 // words are the options, for who misspells one.
@@ -140,7 +166,7 @@ func parseDisable(c *caddy.Controller, args []string, o *options) error {
 		zones = nil
 		for _, a := range args[1:] {
 			z := plugin.Name(a).Normalize()
-			if z == "" {
+			if _, is := dns.IsDomainName(z); !is {
 				return c.Errf("disable: %q is no zone", a)
 			}
 			zones = append(zones, z)

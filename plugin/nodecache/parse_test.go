@@ -71,6 +71,7 @@ func TestParseErrors(t *testing.T) {
 		{"servfail", "servfail wants one duration"},
 		{"disable", "disable wants success or denial"},
 		{"disable all", `disable "all": there are success and denial`},
+		{"disable denial a..b", `disable: "a..b" is no zone`},
 		{"prefetch 256", "prefetch 256: use a number from 0 (none) to 255"},
 		{"prefetch 2 1m 5%", `"5%" is no percentage from 10% to 90%`},
 		{"serve_stale 8d", "serve_stale 8d: use a duration from 0s to 168h0m0s"},
@@ -107,8 +108,15 @@ func TestParseErrors(t *testing.T) {
 			}
 		}
 	}
-	if _, _, err := parsed(t, "nodecache 0"); err == nil || !strings.Contains(err.Error(), "TTL 0: use a number of seconds from 1") {
-		t.Error(err)
+	for line, says := range map[string]string{
+		"nodecache 0":              "TTL 0: use a number of seconds from 1",
+		"nodecache 30s":            "30s: a TTL is a number of seconds, without a unit",
+		"nodecache example.org 30": "30: a TTL is a number of seconds, without a unit, and stands first",
+		"nodecache 30 a..b":        `"a..b" is no zone`,
+	} {
+		if _, _, err := parsed(t, line); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%q: %v, want %q", line, err, says)
+		}
 	}
 	if _, _, err := parsed(t, "nodecache\nnodecache"); err == nil {
 		t.Error("twice in a block")

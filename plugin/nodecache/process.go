@@ -86,7 +86,7 @@ func apply(live []*processOptions) {
 		p = &process{store: newStore(limit), blocks: make(map[string]uint16), stop: make(chan struct{}), stopped: make(chan struct{})}
 		p.adopt(o)
 		if o.snapshot != "" {
-			p.restore(o.snapshot)
+			p.restore(o.snapshot, max(o.snapshotSize, o.size()))
 		}
 		go p.keepHouse(time.Second)
 		defer current.Store(p)

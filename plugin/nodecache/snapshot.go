@@ -23,8 +23,6 @@ import (
 const (
 	snapshotHead = "firebreak nodecache 1\n"
 	fixedEntry   = 37 // bytes of an entry besides its data
-	// maxSnapshot is the largest file that is read.
-	maxSnapshot = maxBytes
 )
 
 var crcTable = crc64.MakeTable(crc64.ECMA)
@@ -193,12 +191,12 @@ func isName(b []byte) bool {
 	return false
 }
 
-// restore fills a new store from a snapshot. It never fails: a file that is not
-// what it should be is set aside, so that the next one does not destroy what a
-// person could still look at.
-func (p *process) restore(path string) {
+// restore fills a new store from a snapshot of at most so many bytes. It never
+// fails: a file that is not what it should be is set aside, so that the next one
+// does not destroy what a person could still look at.
+func (p *process) restore(path string, most int64) {
 	began := time.Now()
-	content, err := readLocked(path)
+	content, err := readLocked(path, most)
 	if errors.Is(err, fs.ErrNotExist) {
 		return
 	}
@@ -240,8 +238,12 @@ func (p *process) save() {
 	}
 }
 
-// readLocked reads a file under its lock.
-func readLocked(path string) ([]byte, error) {
+// readLocked reads a file under its lock. One that is too long is not read: it may
+// be more than there is memory for, at every start again.
+func readLocked(path string, most int64) ([]byte, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is no regular file", path) // a pipe would be waited for
+	}
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {
 		return nil, err
@@ -252,11 +254,10 @@ func readLocked(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer unlock()
-	b, err := io.ReadAll(io.LimitReader(bufio.NewReader(f), maxSnapshot+1))
-	if err == nil && len(b) > maxSnapshot {
-		err = fmt.Errorf("%w: it is longer than %d bytes", errDamaged, int64(maxSnapshot))
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		return nil, fmt.Errorf("%w: it has %d bytes, more than the %d that can be used of it", errDamaged, info.Size(), most)
 	}
-	return b, err
+	return io.ReadAll(bufio.NewReader(io.LimitReader(f, most)))
 }
 
 // writeLocked replaces a file under its lock: the whole of it or nothing.

@@ -115,6 +115,7 @@ func TestDamagedSnapshots(t *testing.T) {
 		"cut short":   good[:30],
 		"a bit":       append(append(append([]byte{}, good[:80]...), good[80]^1), good[81:]...),
 		"more behind": append(append([]byte{}, good...), 0),
+		"too long":    encode(fullStore(t, 20000), blocks, 8<<20, taken),
 		"version":     bytes.Replace(good, []byte("nodecache 1"), []byte("nodecache 2"), 1),
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestDamagedSnapshots(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := &process{store: newStore(1 << 20), blocks: blocks}
-			p.restore(path)
+			p.restore(path, 1<<20)
 			if a, d, _ := p.store.usage(); a.entries+d.entries != 0 {
 				t.Error("it was read all the same")
 			}
@@ -145,12 +146,27 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 	p.save()
 	q := &process{store: newStore(1 << 20), blocks: map[string]uint16{"x": 0}}
-	q.restore(path)
+	q.restore(path, 1<<20)
 	if a, _, _ := q.store.usage(); a.entries != 100 {
 		t.Errorf("%d of 100 came back", a.entries)
 	}
 	if left, _ := filepath.Glob(path + ".new-*"); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestNoSnapshot: what is no file is not read, and stays.
+func TestNoSnapshot(t *testing.T) {
+	endless := filepath.Join(t.TempDir(), "endless")
+	if err := os.Symlink("/dev/zero", endless); err != nil {
+		t.Skip(err)
+	}
+	for _, path := range []string{endless, t.TempDir()} {
+		p := &process{store: newStore(1 << 20), blocks: blocks}
+		p.restore(path, 1<<20)
+		if _, err := os.Stat(path); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package calm_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -90,26 +91,64 @@ func answers(t testing.TB, c *dns.Conn, n int) (ids []uint16) {
 }
 
 // TestStreamOfMany: more queries at once than are answered at once, and a client
-// that has said all it has to say; it gets all answers, and then the end.
+// that has said all it has to say, the last of it cut short or not; it gets all
+// answers, and then the end.
 func TestStreamOfMany(t *testing.T) {
 	_, addrs := upstreams(t, 1)
 	s := start(t, cacheOnly+addrs)
-	c := stream(t, s)
-	const n = 1000
-	go func() {
-		for i := range n {
-			q := query(fmt.Sprintf("many%d.test.", i%300))
-			q.Id = uint16(i)
-			if c.WriteMsg(q) != nil {
-				return
+	for what, rest := range map[string][]byte{"": nil, "half a length": {0}, "half a query": {0, 40, 1, 2, 3}} {
+		t.Run(what, func(t *testing.T) {
+			c := stream(t, s)
+			const n = 1000
+			go func() {
+				for i := range n {
+					q := query(fmt.Sprintf("many%d.test.", i%300))
+					q.Id = uint16(i)
+					if c.WriteMsg(q) != nil {
+						return
+					}
+				}
+				_, _ = c.Conn.Write(rest)
+				_ = c.Conn.(*net.TCPConn).CloseWrite()
+			}()
+			answers(t, c, n)
+			if _, err := c.ReadMsg(); !errors.Is(err, io.EOF) {
+				t.Errorf("after the last answer: %v, want the end", err)
 			}
-		}
-		_ = c.Conn.(*net.TCPConn).CloseWrite()
-	}()
-	answers(t, c, n)
-	if _, err := c.ReadMsg(); !errors.Is(err, io.EOF) {
-		t.Errorf("after the last answer: %v, want the end", err)
+		})
 	}
+}
+
+// TestStreamWaitsForRoom: while as many queries are being answered as may be, the
+// next one waits, and its client's time does not run: not if it came in pieces
+// either.
+func TestStreamWaitsForRoom(t *testing.T) {
+	ups, addrs := upstreams(t, 1)
+	s := start(t, "timeouts {\nread 1s\nidle 1s\n}\n"+cacheOnly+addrs)
+	c := stream(t, s)
+	ups[0].Set("slow.test delay 1600ms")
+	const full = 64
+	for i := range full {
+		q := query(fmt.Sprintf("%d.slow.test.", i))
+		q.Id = uint16(i)
+		if err := c.WriteMsg(q); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q := query("quick.test.")
+	q.Id = full
+	packed, err := q.Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packed = append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	for _, piece := range [][]byte{packed[:7], packed[7:]} {
+		if _, err := c.Conn.Write(piece); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	answers(t, c, full+1)
 }
 
 // TestStreamIsLetGo: a connection ends when nothing was asked for as long as the
@@ -217,6 +256,59 @@ func TestDeafClient(t *testing.T) {
 	t.Logf("others waited for %v at most", slowest)
 	asking.Wait()
 	eventually(t, 20*time.Second, "the deaf clients' connections are gone", func() bool { return connections(t, s) == 0 })
+}
+
+// TestDeafClientsOfLongAnswers: those who ask for the longest answers there are,
+// many at once, and never read, neither take the memory nor hold up others.
+func TestDeafClientsOfLongAnswers(t *testing.T) {
+	const deafClients, most = 24, 128 << 20
+	ups, addrs := upstreams(t, 1)
+	ups[0].Set("long.test records 3500\n* answer 192.0.2.1")
+	s := start(t, "timeouts {\nwrite 10s\n}\n"+cacheOnly+addrs)
+	_ = stream(t, s)
+	for _, name := range []string{"long.test.", "held.test."} {
+		if _, _, err := askOver("tcp", s.addr, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed, err := query("long.test.").Pack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...)
+	var before runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for range deafClients {
+		c, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.(*net.TCPConn).SetReadBuffer(4096)
+		_ = c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Write(bytes.Repeat(one, 300)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	slowest, peak := time.Duration(0), uint64(0)
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		r, took, err := ask(s.addr, "held.test.", 4*time.Second)
+		if b := bad(r, err); b != "" {
+			t.Errorf("another client: %s", b)
+		}
+		slowest = max(slowest, took)
+		var now runtime.MemStats
+		runtime.ReadMemStats(&now)
+		peak = max(peak, now.HeapAlloc-min(before.HeapAlloc, now.HeapAlloc))
+	}
+	if peak > most {
+		t.Errorf("%d deaf clients took %d MiB", deafClients, peak>>20)
+	}
+	if slowest > time.Second && strict() {
+		t.Errorf("another client waited for %v", slowest)
+	}
+	t.Logf("%d MiB at most, and others waited for %v at most", peak>>20, slowest)
 }
 
 func askOver(network, addr, name string) (*dns.Msg, time.Duration, error) {

@@ -3,6 +3,7 @@ package calm_test
 import (
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sys/unix"
 )
 
 // streams ask over TCP until they are ended: half of the clients with a connection
@@ -80,4 +82,47 @@ func startStreams(t testing.TB, addr string, clients int) *streams {
 		})
 	}
 	return m
+}
+
+// TestTooManyConnections: who opens more connections than there are descriptors for
+// loses its own idle ones. Others are answered, also what upstreams have to be asked
+// for, and whoever waits for an answer gets it.
+func TestTooManyConnections(t *testing.T) {
+	ups, addrs := upstreams(t, 1)
+	ups[0].Set("slow.test delay 2s\n* answer 192.0.2.1")
+	s := launch(t, freePort(t), cacheOnly+addrs, "name0.test.")
+	const descriptors, more = 200, 600
+	limit := unix.Rlimit{Cur: descriptors, Max: descriptors}
+	if err := unix.Prlimit(s.PID(), unix.RLIMIT_NOFILE, &limit, nil); err != nil {
+		t.Skip(err)
+	}
+	waits, err := dns.DialTimeout("tcp", s.addr, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waits.Close()
+	_ = waits.SetDeadline(time.Now().Add(8 * time.Second))
+	if err := waits.WriteMsg(query("slow.test.")); err != nil {
+		t.Fatal(err)
+	}
+	for i := range more {
+		c, err := net.DialTimeout("tcp", s.addr, time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if i%20 != 0 {
+			continue
+		}
+		for _, network := range []string{"udp", "tcp"} {
+			r, _, err := askOver(network, s.addr, fmt.Sprintf("%s%d.test.", network, i))
+			if b := bad(r, err); b != "" {
+				t.Errorf("beside %d connections, over %s: %s", i+1, network, b)
+			}
+		}
+	}
+	r, err := waits.ReadMsg()
+	if b := bad(r, err); b != "" {
+		t.Errorf("who waited was told: %s", b)
+	}
 }

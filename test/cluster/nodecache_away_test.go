@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"firebreakdns.io/firebreak/test/cluster/lookups"
 )
 
 // A node's cache that is killed while the API server is down is started again by
@@ -103,21 +105,21 @@ func testAPIAway(t *testing.T, n *nodeCaches) {
 	t.Logf("the API server was away for %s; node2 asked the endpoints %s after its return", returned.Sub(down).Round(time.Second), took.Round(100*time.Millisecond))
 
 	ended := time.Now()
-	n.later(t, func(t *testing.T, all []lookup) {
+	n.later(t, func(t *testing.T, all lookups.List) {
 		for _, node := range nodes {
-			on := those(of(all, oursAddress, ""), func(l lookup) bool { return l.node == node })
-			t.Logf("%s, while its cache was killed and started again: %s", node, sumOf(between(on, killed, again)))
+			on := all.Of(oursAddress+":53", "").Those(func(l lookups.Lookup) bool { return l.Node == node })
+			t.Logf("%s, while its cache was killed and started again: %s", node, on.Between(killed, again).Sum())
 			for _, span := range []struct {
 				what     string
 				from, to time.Time
 			}{
 				// What is asked last dies with the cache.
-				{"before its cache was killed", down, killed.Add(-slowest)},
+				{"before its cache was killed", down, killed.Add(-lookups.Slowest)},
 				{"by the cache that was started without the API server", again, still},
 				{"after the return of the API server", still, ended},
 			} {
-				list := between(on, span.from, span.to)
-				t.Logf("%s, %s: %s", node, span.what, sumOf(list))
+				list := on.Between(span.from, span.to)
+				t.Logf("%s, %s: %s", node, span.what, list.Sum())
 				noneLost(t, node+", "+span.what, list, heldRate+freshRate, span.from, span.to)
 			}
 		}

@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"firebreakdns.io/firebreak/test/cluster/lookups"
+
 	"github.com/miekg/dns"
 )
 
@@ -72,17 +74,17 @@ func testDeadDNS(t *testing.T, n *nodeCaches, outage time.Duration) {
 	n.scaled(t, 2)
 	time.Sleep(time.Until(back.Add(backWithin + 2*time.Second)))
 	ended := time.Now()
-	n.later(t, func(t *testing.T, all []lookup) {
-		ours := of(all, oursAddress, "held")
+	n.later(t, func(t *testing.T, all lookups.List) {
+		ours := all.Of(oursAddress+":53", "held")
 		t.Logf("cluster DNS was gone for %s. Names that are held, meanwhile:", back.Sub(gone).Round(100*time.Millisecond))
-		t.Logf("ours      %s", sumOf(between(ours, gone, back)))
-		t.Logf("NodeLocal %s", sumOf(between(of(all, nodeLocalAddress, "held"), gone, back)))
-		noneLost(t, "without cluster DNS", between(ours, gone, back), len(nodes)*heldRate, gone, back)
-		marked(t, between(ours, gone.Add(answerTTL+time.Second), begin)) // who comes may answer before it is ready
+		t.Logf("ours      %s", ours.Between(gone, back).Sum())
+		t.Logf("NodeLocal %s", all.Of(nodeLocalAddress+":53", "held").Between(gone, back).Sum())
+		noneLost(t, "without cluster DNS", ours.Between(gone, back), len(nodes)*heldRate, gone, back)
+		marked(t, ours.Between(gone.Add(answerTTL+time.Second), begin)) // who comes may answer before it is ready
 		var last time.Time
-		for _, l := range between(ours, gone, ended) {
-			if l.ede != -1 {
-				last = l.sent
+		for _, l := range ours.Between(gone, ended) {
+			if l.EDE != -1 {
+				last = l.Sent
 			}
 		}
 		t.Logf("the last answer that was stale was %s after a pod of cluster DNS was ready", last.Sub(back).Round(time.Millisecond))
@@ -90,18 +92,18 @@ func testDeadDNS(t *testing.T, n *nodeCaches, outage time.Duration) {
 			t.Errorf("answers were stale for %s after the return of cluster DNS, want %s at most", last.Sub(back), backWithin)
 		}
 		after := back.Add(backWithin)
-		noneLost(t, "after the return of cluster DNS", between(of(all, oursAddress, ""), after, ended), len(nodes)*(heldRate+freshRate), after, ended)
+		noneLost(t, "after the return of cluster DNS", all.Of(oursAddress+":53", "").Between(after, ended), len(nodes)*(heldRate+freshRate), after, ended)
 	})
 }
 
 // marked holds that all of the answers say that they are stale, and are those to all
 // names.
-func marked(t *testing.T, list []lookup) {
+func marked(t *testing.T, list lookups.List) {
 	t.Helper()
 	names := map[string]bool{}
 	for _, l := range list {
-		names[l.node+" "+l.name] = true
-		if l.ede != int(dns.ExtendedErrorCodeStaleAnswer) || l.ttl != staleTTL {
+		names[l.Node+" "+l.Name] = true
+		if l.EDE != int(dns.ExtendedErrorCodeStaleAnswer) || l.TTL != staleTTL {
 			t.Errorf("not marked as stale: %s", l)
 			return
 		}
@@ -166,16 +168,16 @@ func testDeadNodeOfDNS(t *testing.T, n *nodeCaches, whole bool) {
 		time.Sleep(10 * time.Second)
 	}
 	ended := time.Now()
-	n.later(t, func(t *testing.T, all []lookup) {
+	n.later(t, func(t *testing.T, all lookups.List) {
 		t.Logf("for %s from the death of the node with one of two DNS servers, lookups of pods on the two others:", ended.Sub(killed).Round(time.Second))
 		for kind, rate := range map[string]int{"held": heldRate, "fresh": freshRate} {
-			list := between(of(all, oursAddress, kind), killed, ended)
-			t.Logf("ours      %-5s %s", kind, sumOf(list))
-			t.Logf("NodeLocal %-5s %s", kind, sumOf(between(of(all, nodeLocalAddress, kind), killed, ended)))
+			list := all.Of(oursAddress+":53", kind).Between(killed, ended)
+			t.Logf("ours      %-5s %s", kind, list.Sum())
+			t.Logf("NodeLocal %-5s %s", kind, all.Of(nodeLocalAddress+":53", kind).Between(killed, ended).Sum())
 			noneLost(t, kind+" names", list, len(nodes)*rate, killed, ended)
 			noneSlow(t, kind+" names", list)
 			// A busy machine makes its own delays.
-			if p99 := sumOf(list).p99; p99 > slowestOfHundred && os.Getenv(soakEnv) != "" {
+			if p99 := list.Sum().P99; p99 > slowestOfHundred && os.Getenv(soakEnv) != "" {
 				t.Errorf("P99 of %s names is %s, want %s at most", kind, p99, slowestOfHundred)
 			}
 		}

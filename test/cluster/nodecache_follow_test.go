@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"firebreakdns.io/firebreak/test/cluster/lookups"
 )
 
 // followedWithin is what hedge's manual says: after what time a change of the
@@ -113,7 +115,8 @@ func testFollows(t *testing.T, n *nodeCaches) {
 	n.gone(t, &pods[0])
 	pods = n.scaled(t, 2)
 
-	// One that hangs, is not ready, and goes on.
+	// One that hangs, is not ready, and goes on. All have heard of the other one.
+	n.followed(t, "the new pod", nodeNames...)
 	n.signal(t, &pods[0], func(pid int) error { return syscall.Kill(pid, syscall.SIGSTOP) })
 	eventually(t, 20*time.Second, "the one that hangs to be unready", func(context.Context) error {
 		if got := n.slices.now().ready; !slices.Equal(got, endpointsOf(pods[1:])) {
@@ -152,9 +155,9 @@ func testFollows(t *testing.T, n *nodeCaches) {
 	}
 	n.hints(t)
 	ended := time.Now()
-	n.later(t, func(t *testing.T, all []lookup) {
-		list := between(of(all, oursAddress, ""), began, ended)
-		t.Logf("pods of cluster DNS came and went for %s: %s", ended.Sub(began).Round(time.Second), sumOf(list))
+	n.later(t, func(t *testing.T, all lookups.List) {
+		list := all.Of(oursAddress+":53", "").Between(began, ended)
+		t.Logf("pods of cluster DNS came and went for %s: %s", ended.Sub(began).Round(time.Second), list.Sum())
 		noneLost(t, "meanwhile", list, len(clientNodes)*(heldRate+freshRate), began, ended)
 	})
 }

@@ -31,6 +31,8 @@ type asker interface {
 	LocalAddr() net.Addr
 	RemoteAddr() net.Addr
 	Network() string
+	// sendMore sends one more message of an answer of several, once there is room.
+	sendMore(b []byte) error
 	// Close ends the connection, where there is one.
 	Close() error
 	// done is called once when a query has been dealt with.
@@ -144,6 +146,7 @@ type response struct {
 	asker
 	to         *target
 	closed     bool
+	begun      bool // a message was sent
 	tsigStatus error
 	tsigTimers bool
 	tsigMAC    string
@@ -187,7 +190,12 @@ func (r *response) Write(b []byte) (int, error) {
 	if r.closed {
 		return 0, errClosed
 	}
-	if err := r.Send(b); err != nil {
+	send := r.Send
+	if r.begun {
+		send = r.sendMore
+	}
+	r.begun = true
+	if err := send(b); err != nil {
 		return 0, err
 	}
 	return len(b), nil

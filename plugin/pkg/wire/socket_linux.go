@@ -138,6 +138,9 @@ func (p *peer) RemoteAddr() net.Addr { return net.UDPAddrFromAddrPort(p.client) 
 // Network implements asker.
 func (*peer) Network() string { return "udp" }
 
+// sendMore implements asker.
+func (p *peer) sendMore(b []byte) error { return p.Send(b) }
+
 // Close implements asker: there is no connection.
 func (*peer) Close() error { return nil }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,9 +17,12 @@ const (
 	// next is read when there is room.
 	maxPipelined = 64
 	// maxUnread is how many bytes of answers wait for a client that does not read
-	// them before who answers waits too: a zone transfer comes in hundreds of
-	// messages.
+	// them before no more of its queries are taken, and a zone transfer waits, which
+	// comes in hundreds of messages.
 	maxUnread = 256 << 10
+	// alwaysPipelined is how many queries are answered at once however long their
+	// answers are, as long as the client reads them.
+	alwaysPipelined = 8
 	// partFor is how long a connection's client may take to end it too.
 	partFor = 500 * time.Millisecond
 	// lingerFor is how long a connection must have been idle to be ended when its
@@ -34,12 +38,19 @@ type stream struct {
 	in    *bufio.Reader
 	slots chan struct{} // one for each query that is being answered
 
+	// What decides whether there is room for another query. It is looked at for each,
+	// without the lock, which those who answer contend for.
+	busy    atomic.Int64 // queries that are being answered
+	backlog atomic.Int64 // the length of out
+	last    atomic.Int64 // the length of the last answer
+	waits   atomic.Bool  // next waits for room
+
 	mu      sync.Mutex
 	out     []byte // answers to be written
 	spare   []byte // what was written, to be used again
 	writing bool
 	closed  bool
-	room    sync.Cond // out has become shorter
+	room    sync.Cond // out has become shorter, or a slot free
 }
 
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, MaxAnswer) }}
@@ -66,9 +77,9 @@ func (s *stream) serve() {
 		}
 		j, err := s.next(patience)
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
+			if !canRead(err) {
 				_ = s.Close()
-			} // else the client may still read
+			}
 			break
 		}
 		s.ask(j)
@@ -79,6 +90,12 @@ func (s *stream) serve() {
 	s.part()
 	s.in.Reset(nil)
 	readers.Put(s.in)
+}
+
+// canRead says of an error in reading whether the client may still read: it has said
+// all it had to say, in the middle of a query too, or was silent for too long.
+func canRead(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // part ends the connection so that the client gets all answers: closing one on
@@ -105,9 +122,13 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 			return nil, err
 		}
 	}
-	s.slots <- struct{}{} // from here on it is not idle
-	if s.of.ending.Load() != 0 {
-		s.of.setDeadline(s.conn, patience) // an answer may just have ended the time
+	waited, open := s.take() // from here on it is not idle
+	if !open {
+		return nil, net.ErrClosed
+	}
+	// Waiting for room was not the client's time, and an answer may just have ended that.
+	if waited || s.of.ending.Load() != 0 {
+		s.of.setDeadline(s.conn, patience)
 	}
 	j := newJob()
 	if err := j.read(s.in); err != nil {
@@ -116,6 +137,36 @@ func (s *stream) next(patience time.Duration) (*job, error) {
 		return nil, err
 	}
 	return j, nil
+}
+
+// take takes a slot, once there is room for another answer, and says whether that
+// had to be waited for; none if the connection was closed. Only next calls it.
+func (s *stream) take() (waited, open bool) {
+	if waited = !s.hasRoom(); waited && !s.await() {
+		return waited, false
+	}
+	s.busy.Add(1)
+	s.slots <- struct{}{}
+	return waited, true
+}
+
+// await waits for room; false: the connection was closed.
+func (s *stream) await() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waits.Store(true)
+	for !s.closed && !s.hasRoom() {
+		s.room.Wait()
+	}
+	s.waits.Store(false)
+	return !s.closed
+}
+
+// hasRoom says whether another query may be taken. What its answer takes before it
+// can be written is not known: those on their way count as the last one that came.
+func (s *stream) hasRoom() bool {
+	n, out := s.busy.Load(), s.backlog.Load()
+	return n < maxPipelined && out <= maxUnread && (n < alwaysPipelined || out+n*s.last.Load() <= maxUnread)
 }
 
 // read reads a query with its length (RFC 1035, 4.2.2).
@@ -155,24 +206,45 @@ func (s *stream) ask(j *job) {
 // all has been answered: the client has least reason to be asking just then.
 func (s *stream) done() {
 	<-s.slots
+	s.busy.Add(-1)
+	if s.waits.Load() {
+		s.mu.Lock()
+		s.room.Broadcast()
+		s.mu.Unlock()
+	}
 	if s.of.ending.Load() != 0 && len(s.slots) == 0 {
 		_ = s.conn.SetReadDeadline(time.Now())
 	}
 }
 
 // Send implements Peer. What comes while somebody writes goes out with the next
-// write, in one piece.
+// write, in one piece. Nobody waits here with an answer, which takes many times as
+// much as it does in s.out: next waits instead.
 func (s *stream) Send(b []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.send(b)
+}
+
+// sendMore implements asker.
+func (s *stream) sendMore(b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for len(s.out) > maxUnread && !s.closed {
 		s.room.Wait()
 	}
+	return s.send(b)
+}
+
+// send sends. The caller holds s.mu.
+func (s *stream) send(b []byte) error {
 	if s.closed {
 		return net.ErrClosed
 	}
+	s.last.Store(int64(len(b)))
 	s.out = binary.BigEndian.AppendUint16(s.out, uint16(len(b))) // #nosec G115 -- a message's length
 	s.out = append(s.out, b...)
+	s.backlog.Store(int64(len(s.out)))
 	if s.writing {
 		return nil
 	}
@@ -182,6 +254,7 @@ func (s *stream) Send(b []byte) error {
 	for len(s.out) > 0 && !s.closed && err == nil {
 		out := s.out
 		s.out = s.spare[:0]
+		s.backlog.Store(0)
 		s.mu.Unlock()
 		_ = s.conn.SetWriteDeadline(time.Now().Add(s.of.target.Load().server.WriteTimeout))
 		_, err = s.conn.Write(out)

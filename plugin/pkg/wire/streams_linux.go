@@ -7,12 +7,30 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"firebreakdns.io/firebreak/plugin/pkg/steer"
 )
 
 // handshakeFor is how long a group that ends still takes connections: those that
 // the kernel had begun to set up for it.
 const handshakeFor = 100 * time.Millisecond
+
+// maxStreams is how many connections the process has open at most, some 9 KiB each.
+const maxStreams = 4096
+
+// mostStreams is how many it may have: half of its descriptors are for asking
+// upstreams, or who opens enough connections would silence the cache for all.
+func mostStreams() int64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return maxStreams
+	}
+	return int64(min(l.Cur/2, maxStreams)) // #nosec G115 -- bounded
+}
+
+// openStreams is how many there are, of all groups.
+var openStreams atomic.Int64
 
 // streams are a group's TCP side: a listener beside CoreDNS's, which takes a
 // connection's next query only when it has answered the last.
@@ -22,6 +40,8 @@ type streams struct {
 	pool     *pool
 
 	accepted atomic.Uint64
+
+	fullSaid time.Time // when it was last said that there are too many; of accept
 
 	ending atomic.Int64 // since when, Unix ns; 0: not
 	mu     sync.Mutex
@@ -52,6 +72,11 @@ func (s *streams) accept() {
 		}
 		pause = 0
 		s.accepted.Add(1)
+		if openStreams.Load() >= mostStreams() && !s.makeRoom() {
+			_ = conn.Close()
+			continue
+		}
+		openStreams.Add(1)
 		c := newStream(s, conn.(*net.TCPConn)) //nolint:errcheck // a TCP listener accepts nothing else
 		s.mu.Lock()
 		s.open[c] = struct{}{}
@@ -61,8 +86,34 @@ func (s *streams) accept() {
 			s.mu.Lock()
 			delete(s.open, c)
 			s.mu.Unlock()
+			openStreams.Add(-1)
 		})
 	}
+}
+
+// makeRoom ends a connection on which nothing is being answered, and says whether
+// there was one. It takes any: where there are too many, most are of whoever opened
+// them.
+func (s *streams) makeRoom() bool {
+	now := time.Now()
+	if now.Sub(s.fullSaid) >= time.Minute {
+		s.fullSaid = now
+		log.Warningf("More than %d TCP connections: idle ones at %s are ended to take new ones", mostStreams(), s.addr)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	looks := 64 // at most: it is done for each connection that comes
+	for c := range s.open {
+		if len(c.slots) == 0 {
+			delete(s.open, c)
+			_ = c.Close()
+			return true
+		}
+		if looks--; looks == 0 {
+			break
+		}
+	}
+	return false
 }
 
 // count is how many connections are open.
