@@ -18,6 +18,8 @@ import (
 
 // Times of the keeper.
 const (
+	// settle is how long events are waited for that come with one: pods come and go.
+	settle = 20 * time.Millisecond
 	// lookEvery is how often what is in force is looked at. What somebody removes is
 	// back within a second; links and addresses at once, by their events.
 	lookEvery = 500 * time.Millisecond
@@ -33,7 +35,9 @@ const (
 	throughWithin = time.Second
 	// endsAfter is how long an address lasts that a start put, and that nobody came to
 	// listen at.
-	endsAfter = 30 * time.Second
+	endsAfter = 2 * time.Minute
+	// yieldAfter is how long one that does not answer stays beside an older one that does.
+	yieldAfter = 10 * time.Second
 	// farewell is how long one that ends waits for others that end at the same moment.
 	farewell = 50 * time.Millisecond
 )
@@ -58,13 +62,16 @@ type running struct {
 	entries map[netip.Addr]*entry
 	gone    []netip.Addr // still on the link, and in no Corefile any more
 
-	listens    bool // CoreDNS has been reached at one of the addresses
+	began      time.Time
+	yielded    bool
+	listens    bool // the first Corefile's servers
 	owner      bool
 	ownerSince time.Time
 	swept      string // whom it was last swept for
 	tookFrom   string // who there was when scrapes were last taken over
 	openAt     time.Time
-	tidied     bool
+	lookedAt   time.Time         // at rules that all generations share
+	ipv4, ipv6 bool              // what the rules were opened for
 	troubles   map[string]string // what was last said of each trouble
 	repairs    repairs
 
@@ -77,8 +84,8 @@ type running struct {
 // entry is one address.
 type entry struct {
 	addr      netip.Addr
-	stays     bool // it was reached, so the address is there for good
 	captured  bool
+	tidied    bool // what NodeLocal DNSCache left for it is removed
 	since     time.Time
 	reason    string // why it is not captured
 	detail    string
@@ -221,10 +228,29 @@ func (k *keeper) want(live []*wish) {
 	r.nudge()
 }
 
+// serving is told that the newest Corefile's servers listen: what was put for a
+// while is to stay.
+func (k *keeper) serving() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.running == nil || len(k.wants) == 0 {
+		return
+	}
+	r, newest := k.running, k.wants[len(k.wants)-1]
+	newest.serves = true
+	if _, err := r.link.Put(newest.addrs, 0); err != nil {
+		nodecache.SetupError(nodecache.SetupErrorInterfaceAdd)
+		r.trouble(reasonLink, err.Error())
+	}
+	r.listens = true
+	r.member.Claim()
+	r.nudge()
+}
+
 // begin starts the loop.
 func (r *running) begin(k *keeper) {
 	ctx, cancel := context.WithCancel(context.Background())
-	r.cancel = cancel
+	r.cancel, r.began = cancel, time.Now()
 	unhook, err := link.Watch(r.nudge)
 	if err != nil {
 		log.Warningf("Links are only looked at every %s: %v", lookEvery, err)
@@ -258,6 +284,7 @@ func (k *keeper) loop(ctx context.Context, r *running) {
 			return
 		case <-tick.C:
 		case <-r.wake:
+			time.Sleep(settle)
 		case <-r.member.Changed():
 		}
 	}

@@ -22,6 +22,8 @@ func (*keeper) prepare(*wish) error {
 
 func (*keeper) want([]*wish) {}
 
+func (*keeper) serving() {}
+
 func (*keeper) ready() bool { return false }
 
 func (*keeper) status() *protocol.NodeLocalState { return nil }

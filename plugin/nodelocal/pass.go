@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"firebreakdns.io/firebreak/plugin/control"
@@ -57,6 +59,7 @@ func (k *keeper) pass(r *running, now time.Time) {
 		}
 		control.Changed()
 	}
+	r.yield(peers, now)
 	if living := livingIDs(peers); r.owner && r.tookFrom != living {
 		r.tookFrom = living
 		scrape.Take()
@@ -113,6 +116,32 @@ func (r *running) letGo(e *entry, now time.Time, why string) {
 	e.captured, e.nextCheck = false, now.Add(wait)
 	e.not(reasonFirewall, fmt.Sprintf("%s. The rules for it are taken away, and tried again after %s", why, wait))
 	r.trouble(e.addr.String(), "Not captured: "+e.detail)
+}
+
+// yield ends this process if it cannot answer and an older generation does: it has
+// shared their packets from the moment it listened, and nothing else gives them back.
+// Whoever started it may try again.
+func (r *running) yield(peers []generation.Peer, now time.Time) {
+	if r.yielded || r.cancel == nil || now.Sub(r.began) < yieldAfter {
+		return
+	}
+	why := ""
+	for _, e := range r.entries {
+		if e.captured {
+			return
+		}
+		why = e.detail
+	}
+	for _, p := range peers {
+		if !p.Newer && string(p.Facts[factCaptured]) == "true" && string(p.Facts[factEnding]) != "true" {
+			r.yielded = true
+			log.Errorf("An older generation (%s) answers on this node and this one does not after %s: it ends, so that the older one has all packets again. %s", p.ID, yieldAfter, why)
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				log.Errorf("Ending: %v", err)
+			}
+			return
+		}
+	}
 }
 
 // all are the addresses that any Corefile here has: during a reload those of both.
@@ -182,6 +211,9 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 	if r.options.rules == noRules {
 		return
 	}
+	if r.backend != nil && r.backend.Shared() && r.lacks(newest) {
+		r.backend, r.applied = nil, rules.Set{} // opened again, for both families
+	}
 	if r.backend == nil && !k.openRules(r, newest, now) {
 		return
 	}
@@ -202,6 +234,10 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 	}
 	changed := !set.Equal(r.applied)
 	if !changed {
+		if r.backend.Shared() && now.Sub(r.lookedAt) < lookEvery-settle {
+			return // it takes programs to look, and events may be many
+		}
+		r.lookedAt = now
 		whole, err := r.backend.Intact()
 		if err != nil || whole {
 			return // an error: the kernel was busy with a change; look again
@@ -211,6 +247,10 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 		nodecache.SetupError(nodecache.SetupErrorRules)
 		r.trouble(reasonRules, fmt.Sprintf("The rules cannot be written: %v", err))
 		r.applied = rules.Set{}
+		for _, e := range r.entries {
+			e.captured = false
+			e.not(reasonRules, err.Error())
+		}
 		return
 	}
 	r.trouble(reasonRules, "")
@@ -223,22 +263,26 @@ func (k *keeper) keepRules(r *running, peers []generation.Peer, now time.Time) {
 }
 
 // tidy removes what NodeLocal DNSCache left for addresses that are captured now. It
-// is done once: if it still runs, it is not to be fought.
+// is done once for each: if it still runs, it is not to be fought.
 func (r *running) tidy(captured []netip.Addr) {
-	if r.tidied || len(captured) == 0 {
+	var fresh []netip.Addr
+	for _, a := range captured {
+		if e := r.entries[a]; !e.tidied {
+			e.tidied = true
+			fresh = append(fresh, a)
+		}
+	}
+	if len(fresh) == 0 {
 		return
 	}
-	r.tidied = true
-	n, hint, err := rules.Leftovers(captured)
+	n, hint, err := rules.Leftovers(fresh)
 	if n > 0 {
 		log.Infof("Removed %d rules that NodeLocal DNSCache left", n)
 	}
 	if err != nil {
 		log.Warningf("Removing what NodeLocal DNSCache left: %v", err)
 	}
-	if hint != "" {
-		log.Warningf("%s", hint)
-	}
+	r.trouble("leftovers", hint)
 }
 
 // writes says whether this generation writes the rules that all of them share: the
@@ -268,11 +312,10 @@ func (k *keeper) openRules(r *running, newest *wish, now time.Time) bool {
 	if now.Before(r.openAt) {
 		return false
 	}
-	o := rules.Options{Link: r.options.link, ID: r.member.ID(), Keep: r.options.keep}
 	for _, a := range newest.addrs {
-		o.IPv4 = o.IPv4 || a.Is4()
-		o.IPv6 = o.IPv6 || a.Is6()
+		r.ipv4, r.ipv6 = r.ipv4 || a.Is4(), r.ipv6 || a.Is6()
 	}
+	o := rules.Options{Link: r.options.link, ID: r.member.ID(), Keep: r.options.keep, IPv4: r.ipv4, IPv6: r.ipv6}
 	b, err := rules.Open(r.options.rules, o)
 	if err != nil {
 		r.openAt = now.Add(5 * time.Second)
@@ -289,6 +332,11 @@ func (k *keeper) openRules(r *running, newest *wish, now time.Time) bool {
 	return true
 }
 
+// lacks says whether a Corefile has a family that the rules were not opened for.
+func (r *running) lacks(w *wish) bool {
+	return slices.ContainsFunc(w.addrs, func(a netip.Addr) bool { return a.Is4() && !r.ipv4 || a.Is6() && !r.ipv6 })
+}
+
 func (e *entry) not(reason, detail string) {
 	if !e.captured {
 		e.reason, e.detail = reason, detail
@@ -301,6 +349,9 @@ func (k *keeper) startChecks(ctx context.Context, r *running, now time.Time) {
 		return
 	}
 	newest := k.wants[len(k.wants)-1]
+	if !newest.serves {
+		return
+	}
 	for _, a := range newest.addrs {
 		e := r.entries[a]
 		if e.captured || e.checking || now.Before(e.nextCheck) {
@@ -322,19 +373,6 @@ func (k *keeper) check(ctx context.Context, r *running, e *entry, name string) {
 	e.nextCheck = now.Add(checkEvery)
 	if ctx.Err() != nil || k.running != r || r.entries[e.addr] != e {
 		return
-	}
-	if reached && !e.stays {
-		// It was put for a while.
-		if _, err := r.link.Put([]netip.Addr{e.addr}, 0); err != nil {
-			r.trouble(reasonLink, err.Error())
-		} else {
-			e.stays = true
-		}
-	}
-	if reached && !r.listens {
-		r.listens = true
-		r.member.Claim()
-		r.nudge()
 	}
 	if err != nil {
 		checkFailuresTotal.Inc()
@@ -376,6 +414,7 @@ func (r *running) capture(e *entry, now time.Time) {
 	e.captured, e.since, e.reason, e.detail = true, now, "", ""
 	e.passed, e.arrived = false, time.Time{}
 	r.troubles[e.addr.String()] = ""
+	_ = r.member.Publish(factCaptured, true)
 	log.Infof("%s is captured: the server answers at it", e.addr)
 	control.Changed()
 }

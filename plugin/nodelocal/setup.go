@@ -23,6 +23,7 @@ func init() { plugin.Register(pluginName, setup) }
 type wish struct {
 	*options
 	controller *caddy.Controller
+	serves     bool // its servers listen; the keeper's lock is for it
 }
 
 // holders are the Corefiles that want the node's addresses.
@@ -42,7 +43,8 @@ func setup(c *caddy.Controller) error {
 		return nil // it is in all server blocks already
 	}
 	// Before the holders': who cannot have the addresses is none.
-	w := &wish{o, c}
+	w := &wish{options: o, controller: c}
+	watchStarts()
 	c.OnStartup(func() error {
 		if err := node.prepare(w); err != nil {
 			return plugin.Error(pluginName, err)
@@ -59,4 +61,17 @@ func setup(c *caddy.Controller) error {
 		return &handler{next: next}
 	})
 	return nil
+}
+
+// watchStarts has the keeper told when a Corefile's servers listen. Each set-up asks
+// for it, since a reload by SIGUSR1 throws all hooks away first; caddy says that one
+// is there already by a panic, and in no other way.
+func watchStarts() {
+	defer func() { _ = recover() }()
+	caddy.RegisterEventHook(pluginName, func(event caddy.EventName, _ any) error {
+		if event == caddy.InstanceStartupEvent {
+			node.serving()
+		}
+		return nil
+	})
 }
