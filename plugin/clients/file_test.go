@@ -93,7 +93,7 @@ func TestDamagedFileIsSetAside(t *testing.T) {
 			if n := fresh.Len(); n != 0 {
 				t.Errorf("%d clients from a damaged file", n)
 			}
-			aside, _ := filepath.Glob(path + ".damaged-*")
+			aside, _ := filepath.Glob(path + ".damaged*")
 			if len(aside) != 1 {
 				t.Fatalf("set aside: %v", aside)
 			}

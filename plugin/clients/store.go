@@ -34,7 +34,7 @@ func restore(t *Table, path string) {
 		log.Infof("Read %d clients from %s", n, path)
 		return
 	}
-	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000Z")
+	aside := path + ".damaged" // one, however often it happens
 	if moved := os.Rename(path, aside); moved != nil {
 		log.Warningf("%s is no use (%v) and cannot be set aside: %v; starting with no clients", path, err, moved)
 		return

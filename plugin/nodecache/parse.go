@@ -91,7 +91,10 @@ func parseOption(c *caddy.Controller, o *options, p *processOptions) error {
 		return parseLimits(c, option, args, &o.lifetimes.negative)
 	case "servfail":
 		d, err := oneDuration(c, option, args, 0, maxFailure)
-		o.lifetimes.failure = uint32(d / time.Second) // #nosec G115 -- bounded
+		if err != nil {
+			return err
+		}
+		o.lifetimes.failure, err = ttl(c, option, d)
 		return err
 	case "disable":
 		return parseDisable(c, args, o)
@@ -243,11 +246,13 @@ func parseStale(c *caddy.Controller, args []string, o *options) (err error) {
 		return c.Errf("serve_stale %q: there are verify and immediate", mode)
 	}
 	if len(args) > 0 {
-		ttl, err := duration(c, "serve_stale", args[0], time.Second, maxHold)
+		d, err := duration(c, "serve_stale", args[0], time.Second, maxHold)
 		if err != nil {
 			return err
 		}
-		o.staleTTL = uint32(ttl / time.Second) // #nosec G115 -- bounded
+		if o.staleTTL, err = ttl(c, "serve_stale", d); err != nil {
+			return err
+		}
 		args = args[1:]
 	}
 	if len(args) > 0 {
@@ -288,6 +293,14 @@ func seconds(c *caddy.Controller, what, s string, least int) (uint32, error) {
 		return 0, c.Errf("%s %s: use a number of seconds from %d to %d", what, s, least, 7*24*3600)
 	}
 	return uint32(n), nil // #nosec G115 -- bounded
+}
+
+// ttl is a duration in the seconds that TTLs are in.
+func ttl(c *caddy.Controller, what string, d time.Duration) (uint32, error) {
+	if d%time.Second != 0 {
+		return 0, c.Errf("%s %s: a TTL is in whole seconds: use %s or %s", what, d, d.Truncate(time.Second), d.Truncate(time.Second)+time.Second)
+	}
+	return uint32(d / time.Second), nil // #nosec G115 -- bounded
 }
 
 func oneDuration(c *caddy.Controller, what string, args []string, least, most time.Duration) (time.Duration, error) {

@@ -69,6 +69,8 @@ func TestParseErrors(t *testing.T) {
 		{"denial 0 x", "denial TTL x: use a number of seconds"},
 		{"servfail 6m", "servfail 6m: use a duration from 0s to 5m0s"},
 		{"servfail", "servfail wants one duration"},
+		{"servfail 1500ms", "a TTL is in whole seconds: use 1s or 2s"},
+		{"serve_stale 1h verify 200ms 2500ms", "a TTL is in whole seconds: use 2s or 3s"},
 		{"disable", "disable wants success or denial"},
 		{"disable all", `disable "all": there are success and denial`},
 		{"disable denial a..b", `disable: "a..b" is no zone`},

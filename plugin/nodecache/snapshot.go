@@ -216,7 +216,7 @@ func (p *process) restore(path string, most int64) {
 			return
 		}
 	}
-	aside := path + ".damaged-" + time.Now().UTC().Format("20060102T150405.000Z")
+	aside := path + ".damaged" // one, however often it happens
 	if moved := os.Rename(path, aside); moved != nil {
 		log.Warningf("%s is no use (%v) and cannot be set aside: %v; starting cold", path, err, moved)
 		return

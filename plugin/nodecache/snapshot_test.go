@@ -128,7 +128,7 @@ func TestDamagedSnapshots(t *testing.T) {
 			if a, d, _ := p.store.usage(); a.entries+d.entries != 0 {
 				t.Error("it was read all the same")
 			}
-			aside, _ := filepath.Glob(path + ".damaged-*")
+			aside, _ := filepath.Glob(path + ".damaged*")
 			if _, err := os.Stat(path); err == nil || len(aside) != 1 {
 				t.Errorf("it was not set aside: %v", aside)
 			}

@@ -39,8 +39,8 @@ func TestUselessSnapshot(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			aside, _ := filepath.Glob(path + ".damaged-*")
-			if len(aside) != 1 || !strings.Contains(string(text), "set aside as "+path+".damaged-") || !strings.Contains(string(text), "starting cold") {
+			aside, _ := filepath.Glob(path + ".damaged*")
+			if len(aside) != 1 || !strings.Contains(string(text), "set aside as "+path+".damaged") || !strings.Contains(string(text), "starting cold") {
 				t.Errorf("set aside: %q; it says\n%s", aside, text)
 			}
 			for _, a := range aside {
