@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/miekg/dns"
+
+	"firebreakdns.io/firebreak/plugin/pkg/wire"
 )
 
 // Times of one check. A cold upstream may take a while; what is captured already is
@@ -48,6 +50,30 @@ func probeOver(ctx context.Context, network, name string, at netip.AddrPort) (re
 	return false, errOther
 }
 
+// askHere asks the server of this process alone, without a socket: while packets are
+// left to an older generation none comes here. It is nil where that cannot be, since
+// then they are not left to it either. reached is as with probe.
+func askHere(name string, at netip.AddrPort) (reached bool, err error) {
+	answer, err := wire.Ask(at, question(name, at.Addr()))
+	switch {
+	case errors.Is(err, wire.ErrNobody):
+		return false, nil
+	case err != nil:
+		return true, err
+	case answer.Rcode != dns.RcodeSuccess && answer.Rcode != dns.RcodeNameError:
+		return true, &rcodeError{rcode: answer.Rcode}
+	}
+	return true, nil
+}
+
+// question asks for an address of the family of the one it is sent to.
+func question(name string, at netip.Addr) *dns.Msg {
+	if at.Is6() {
+		return new(dns.Msg).SetQuestion(name, dns.TypeAAAA)
+	}
+	return new(dns.Msg).SetQuestion(name, dns.TypeA)
+}
+
 // through asks as any process of this host would, when the address is captured.
 func through(ctx context.Context, name string, at netip.AddrPort) error {
 	for _, network := range []string{"udp", "tcp"} {
@@ -67,11 +93,14 @@ func through(ctx context.Context, name string, at netip.AddrPort) error {
 
 // rcodeError is an answer that is none.
 type rcodeError struct {
-	network string
+	network string // "": asked without one
 	rcode   int
 }
 
 func (e *rcodeError) Error() string {
+	if e.network == "" {
+		return dns.RcodeToString[e.rcode] + " from this server, asked by itself"
+	}
 	return fmt.Sprintf("%s over %s", dns.RcodeToString[e.rcode], e.network)
 }
 
@@ -98,10 +127,7 @@ func answered(err error) bool {
 // ask asks one question. NOERROR and NXDOMAIN are answers; anything else is an
 // error. here says that the question came in at this process.
 func ask(ctx context.Context, network, name string, at netip.AddrPort, from netip.Addr, within time.Duration) (here bool, err error) {
-	q := new(dns.Msg).SetQuestion(name, dns.TypeA)
-	if at.Addr().Is6() {
-		q.Question[0].Qtype = dns.TypeAAAA
-	}
+	q := question(name, at.Addr())
 	arrived, forget := asked.put(q)
 	defer forget()
 	d := &net.Dialer{Timeout: within}

@@ -14,6 +14,7 @@ import (
 	"firebreakdns.io/firebreak/plugin/nodelocal/link"
 	"firebreakdns.io/firebreak/plugin/nodelocal/rules"
 	"firebreakdns.io/firebreak/plugin/pkg/generation"
+	"firebreakdns.io/firebreak/plugin/pkg/wire"
 )
 
 // Times of the keeper.
@@ -36,6 +37,10 @@ const (
 	// endsAfter is how long an address lasts that a start put, and that nobody came to
 	// listen at.
 	endsAfter = 2 * time.Minute
+	// capturesWithin is how long after the first address the others may take.
+	capturesWithin = 3 * time.Second
+	// heldAtMost is how long a process that has let go of the addresses may take to end.
+	heldAtMost = 10 * time.Second
 	// yieldAfter is how long one that does not answer stays beside an older one that does.
 	yieldAfter = 10 * time.Second
 	// farewell is how long one that ends waits for others that end at the same moment.
@@ -64,6 +69,7 @@ type running struct {
 
 	began      time.Time
 	yielded    bool
+	held       bool // nothing is steered here: an older generation has the packets, or nothing is captured
 	listens    bool // the first Corefile's servers
 	owner      bool
 	ownerSince time.Time
@@ -131,6 +137,7 @@ func (k *keeper) prepare(w *wish) error {
 	}
 	if err := r.putForStart(w); err != nil {
 		if k.running == nil {
+			wire.Release()
 			r.member.Leave()
 		}
 		return err
@@ -144,8 +151,9 @@ func newRunning(o *options) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
+	wire.HoldBack()
 	return &running{
-		options: o, member: m, link: link.New(o.link), entries: make(map[netip.Addr]*entry),
+		options: o, member: m, held: true, link: link.New(o.link), entries: make(map[netip.Addr]*entry),
 		troubles: make(map[string]string), wake: make(chan struct{}, 1),
 	}, nil
 }
@@ -292,6 +300,9 @@ func (k *keeper) loop(ctx context.Context, r *running) {
 
 // end takes away what is to go, when no Corefile has the addresses any more.
 func (k *keeper) end(r *running) {
+	// A process that goes on without the node's addresses answers for itself; one that
+	// ends is gone by then.
+	time.AfterFunc(heldAtMost, wire.Release)
 	if r.cancel != nil {
 		r.cancel()
 		r.unhook()

@@ -18,6 +18,7 @@ import (
 	"firebreakdns.io/firebreak/plugin/nodelocal/rules"
 	"firebreakdns.io/firebreak/plugin/nodelocal/scrape"
 	"firebreakdns.io/firebreak/plugin/pkg/generation"
+	"firebreakdns.io/firebreak/plugin/pkg/wire"
 )
 
 // repairs are what was put back.
@@ -68,6 +69,9 @@ func (k *keeper) pass(r *running, now time.Time) {
 		k.keepLink(r, peers, now)
 	}
 	k.keepRules(r, peers, now)
+	if r.held && r.captures(now) {
+		r.release()
+	}
 	if cut := r.cutOff(now); len(cut) > 0 {
 		for _, e := range cut {
 			r.letGo(e, now, fmt.Sprintf("packets came for %s and none of them got through: a firewall of the host drops untracked packets of pods; accept those to %s at port %d there", e.addr, e.addr, r.options.port))
@@ -118,11 +122,32 @@ func (r *running) letGo(e *entry, now time.Time, why string) {
 	r.trouble(e.addr.String(), "Not captured: "+e.detail)
 }
 
-// yield ends this process if it cannot answer and an older generation does: it has
-// shared their packets from the moment it listened, and nothing else gives them back.
-// Whoever started it may try again.
+// release has packets come here: from an older generation that had them so far, or
+// because they are captured. Before that, what is sent from here to a Service goes
+// elsewhere, and wire would look for its sockets in vain.
+func (r *running) release() {
+	r.held = false
+	wire.Release()
+}
+
+// captures says whether all addresses are captured that are going to be.
+func (r *running) captures(now time.Time) bool {
+	some, all := false, true
+	for _, e := range r.entries {
+		some = some || e.captured && now.Sub(e.since) >= capturesWithin
+		all = all && e.captured
+	}
+	return all || some
+}
+
+// behind says that an older generation has the packets.
+func (r *running) behind() bool { return r.held && len(r.member.Peers()) > 0 }
+
+// yield ends this process if it cannot answer and an older generation does, and their
+// packets cannot be left to that one: it has shared them from the moment it listened, and
+// nothing else gives them back. Whoever started it may try again.
 func (r *running) yield(peers []generation.Peer, now time.Time) {
-	if r.yielded || r.cancel == nil || now.Sub(r.began) < yieldAfter {
+	if r.behind() || r.yielded || r.cancel == nil || now.Sub(r.began) < yieldAfter {
 		return
 	}
 	why := ""
@@ -365,7 +390,20 @@ func (k *keeper) startChecks(ctx context.Context, r *running, now time.Time) {
 // check tries one address, and captures it if the server answers.
 func (k *keeper) check(ctx context.Context, r *running, e *entry, name string) {
 	at := netip.AddrPortFrom(e.addr, r.options.port)
-	reached, err := probe(ctx, name, at)
+	k.mu.Lock()
+	behind := r.behind()
+	k.mu.Unlock()
+	reached, err := false, error(nil)
+	if behind {
+		if reached, err = askHere(name, at); err == nil {
+			k.mu.Lock()
+			r.release()
+			k.mu.Unlock()
+		}
+	}
+	if err == nil {
+		reached, err = probe(ctx, name, at)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	e.checking = false

@@ -120,6 +120,13 @@ func (g *Group) watch() {
 	var taking atomic.Bool // which takes seconds where others share the address
 	last := time.Time{}
 	for {
+		if held := heldBack(); held != nil {
+			select {
+			case <-g.stop:
+				return
+			case <-held:
+			}
+		}
 		now := time.Now()
 		strays := g.strays.Taken()
 		again := g.steering.shared.Load() && now.Sub(last) >= probeAgain
@@ -164,7 +171,9 @@ func (g *Group) close() {
 	if g.target.Load() != nil {
 		now := time.Now()
 		g.streams.leave(now, !g.steering.yields(now))
-		g.steering.detach(now)
+		if g.steered.Load() { // else the program is another process's
+			g.steering.detach(now)
+		}
 		for _, s := range g.sockets {
 			s.leave()
 		}

@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"net/netip"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -51,6 +53,18 @@ func Find(addr string) *Group {
 	groups.mu.Lock()
 	defer groups.mu.Unlock()
 	return groups.open[addr]
+}
+
+// reaching is the group that gets what is sent to an address: its own, or that of
+// every address.
+func reaching(addr netip.AddrPort) *Group {
+	port := strconv.Itoa(int(addr.Port()))
+	for _, at := range []string{addr.String(), ":" + port, "[::]:" + port, "0.0.0.0:" + port} {
+		if g := Find(at); g != nil {
+			return g
+		}
+	}
+	return nil
 }
 
 // CloseAllBut closes the groups of all other addresses. CoreDNS's own sockets get

@@ -92,6 +92,52 @@ func TestGenerations(t *testing.T) {
 	young.close()
 }
 
+// TestHeldBack: while a younger group is held back, all packets go on going to the
+// older one; also when it ends before it is released.
+func TestHeldBack(t *testing.T) {
+	addr := "127.0.0.1:" + freePort(t)
+	old, err := open(addr, 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	oldEcho := &echo{}
+	old.Use(oldEcho, &dnsserver.Server{})
+	defer old.close()
+	steered(t, old)
+	HoldBack()
+	defer Release()
+	asked := int64(0)
+	onlyOld := func(when string) {
+		t.Helper()
+		asked += 50
+		if got := ask(t, addr, 50); got != 50 || oldEcho.n.Load() != asked {
+			t.Errorf("%s: %d answers, and by now %d by the old one of %d", when, got, oldEcho.n.Load(), asked)
+		}
+	}
+	for _, released := range []bool{false, true} {
+		young, err := open(addr, 1, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		onlyOld("opened")
+		youngEcho := &echo{}
+		young.Use(youngEcho, &dnsserver.Server{})
+		time.Sleep(50 * time.Millisecond)
+		onlyOld("held back")
+		if released {
+			Release()
+			steered(t, young)
+			if got := ask(t, addr, 50); got != 50 || youngEcho.n.Load() != 50 {
+				t.Errorf("released: %d answers, %d of them by the young one", got, youngEcho.n.Load())
+			}
+		}
+		young.close()
+		if !released {
+			onlyOld("ended")
+		}
+	}
+}
+
 // TestCloseAnswersWhatIsQueued closes a group whose sockets have packets waiting.
 func TestCloseAnswersWhatIsQueued(t *testing.T) {
 	addr := "127.0.0.1:" + freePort(t)
