@@ -61,7 +61,7 @@ func (l *lab) watch(args ...string) *watcher {
 // Old and new live at once: the newest has the link, nobody writes anything, and
 // whichever ends, the other goes on.
 func TestGenerations(t *testing.T) {
-	l := newLab(t)
+	l := newLabAlone(t)
 	l.clusterDNS()
 	before := l.state()
 	addrs := []netip.Addr{local4, local6, service4, service6}
@@ -120,7 +120,7 @@ func TestGenerations(t *testing.T) {
 // The newest is killed: the older one, which lives, answers within 100 ms and has
 // link and rules within a second, one set.
 func TestKilledWithSibling(t *testing.T) {
-	l := newLab(t)
+	l := newLabAlone(t)
 	l.clusterDNS()
 	before := l.state()
 	addrs := []netip.Addr{local4, local6, service4, service6}
@@ -173,7 +173,7 @@ func TestKilledWithSibling(t *testing.T) {
 // not ready: all that is asked goes on being answered by the older one, also what only
 // upstreams know.
 func TestNewerIsBroken(t *testing.T) {
-	l := newLab(t)
+	l := newLabAlone(t)
 	l.clusterDNS()
 	addrs := []netip.Addr{local4, service4}
 	old := l.nodeServer(conf{addrs: addrs}).captured()

@@ -35,6 +35,13 @@ type lab struct {
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
+	t.Parallel() // each has namespaces of its own, and waits most of the time
+	return newLabAlone(t)
+}
+
+// newLabAlone is for tests that measure: no other runs meanwhile.
+func newLabAlone(t *testing.T) *lab {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: network namespaces need root: run it as root")
 	}
