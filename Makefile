@@ -42,6 +42,7 @@ test: ## every test that can run here; says what it skipped
 soak: cluster ## what is long by nature: ten clusters, long drills of real resolvers, real waits, the node cache's latencies; as root
 	FIREBREAK_SOAK=1 go test -count=1 -v -timeout 60m -run 'Soak|Long' ./test/cluster ./test/stubs ./test/e2e
 	FIREBREAK_SOAK=1 go test -count=1 -v -p 1 ./test/calm ./test/wire ./test/nodelocal
+	FIREBREAK_SOAK=1 go test -count=1 -v -timeout 20m -run TestInstall ./test/chart
 
 bench: ## what an answer costs, beside other servers, into docs/performance.md: 35 quiet minutes; as root
 	go run ./test/bench -install -docs docs/performance.md
