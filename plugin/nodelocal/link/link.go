@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -206,15 +207,21 @@ func ipv6Off(link string) bool {
 	return err == nil && strings.TrimSpace(string(b)) == "1"
 }
 
-// Missing are those addresses that are not on the link as they are to be.
-func (l *Link) Missing(addrs []netip.Addr) ([]netip.Addr, error) {
+// find finds the link; nil: it is not there.
+func (l *Link) find() (netlink.Link, error) {
 	on, err := netlink.LinkByName(l.on)
 	var none netlink.LinkNotFoundError
 	if errors.As(err, &none) {
-		return addrs, nil
+		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	return on, err
+}
+
+// Missing are those addresses that are not on the link as they are to be.
+func (l *Link) Missing(addrs []netip.Addr) ([]netip.Addr, error) {
+	on, err := l.find()
+	if err != nil || on == nil {
+		return addrs, err
 	}
 	has, err := netlink.AddrList(on, netlink.FAMILY_ALL)
 	if err != nil {
@@ -222,14 +229,8 @@ func (l *Link) Missing(addrs []netip.Addr) ([]netip.Addr, error) {
 	}
 	var missing []netip.Addr
 	for _, a := range addrs {
-		found := on.Attrs().Flags&net.FlagUp != 0
-		if found {
-			found = false
-			for _, h := range has {
-				found = found || h.IP.Equal(a.AsSlice())
-			}
-		}
-		if !found {
+		there := slices.ContainsFunc(has, func(h netlink.Addr) bool { return h.IP.Equal(a.AsSlice()) })
+		if !there || on.Attrs().Flags&net.FlagUp == 0 {
 			missing = append(missing, a)
 		}
 	}
@@ -238,12 +239,8 @@ func (l *Link) Missing(addrs []netip.Addr) ([]netip.Addr, error) {
 
 // Drop takes addresses off the link. Those that are not there are no error.
 func (l *Link) Drop(addrs []netip.Addr) error {
-	on, err := netlink.LinkByName(l.on)
-	var none netlink.LinkNotFoundError
-	if errors.As(err, &none) {
-		return nil
-	}
-	if err != nil {
+	on, err := l.find()
+	if err != nil || on == nil {
 		return err
 	}
 	var errs []error
@@ -277,11 +274,7 @@ func (l *Link) Others(addrs []netip.Addr) ([]netip.Addr, error) {
 		if a = a.Unmap(); !ok || a.Is6() && a.IsLinkLocalUnicast() {
 			continue
 		}
-		ours := false
-		for _, want := range addrs {
-			ours = ours || want == a
-		}
-		if !ours {
+		if !slices.Contains(addrs, a) {
 			others = append(others, a)
 		}
 	}
@@ -293,12 +286,8 @@ func (l *Link) Remove(addrs []netip.Addr) error {
 	if l.on == Loopback {
 		return l.Drop(addrs)
 	}
-	on, err := netlink.LinkByName(l.on)
-	var none netlink.LinkNotFoundError
-	if errors.As(err, &none) {
-		return nil
-	}
-	if err != nil {
+	on, err := l.find()
+	if err != nil || on == nil {
 		return err
 	}
 	return wrap("removing link "+l.on, netlink.LinkDel(on))

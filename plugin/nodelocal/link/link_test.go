@@ -13,6 +13,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"firebreakdns.io/firebreak/plugin/nodelocal/netnstest"
 )
 
 var (
@@ -33,7 +35,7 @@ func up(t *testing.T, name string) netlink.Link {
 }
 
 func TestPutAndRemove(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	up(t, "lo")
 	l := New("dns0")
 	did, err := l.Put([]netip.Addr{v4, v6}, time.Minute)
@@ -107,7 +109,7 @@ func TestPutAndRemove(t *testing.T) {
 
 // Addresses on the loopback, which has others that are not ours.
 func TestLoopback(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	up(t, "lo")
 	l := New(Loopback)
 	if _, err := l.Put([]netip.Addr{v4, v6}, 0); err != nil {
@@ -126,7 +128,7 @@ func TestLoopback(t *testing.T) {
 }
 
 func TestTaken(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	other := New("other")
 	if _, err := other.Put([]netip.Addr{v4}, 0); err != nil {
 		t.Fatal(err)
@@ -140,7 +142,7 @@ func TestTaken(t *testing.T) {
 }
 
 func TestIPv6Off(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	const file = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 	if err := os.WriteFile(file, []byte("1"), 0); err != nil {
 		t.Skipf("skipped: IPv6 cannot be switched off here: %v", err)
@@ -159,7 +161,7 @@ func TestIPv6Off(t *testing.T) {
 // The host sends to an address with the source that it had before, and no route
 // stays behind.
 func TestKeepsTheSource(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	up(t, "lo")
 	uplink := New("uplink")
 	near4, near6 := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")
@@ -200,7 +202,7 @@ func TestKeepsTheSource(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	seen := make(chan struct{}, 1)
 	stop, err := Watch(func() {
 		select {

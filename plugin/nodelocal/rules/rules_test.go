@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"firebreakdns.io/firebreak/plugin/nodelocal/netnstest"
 )
 
 var (
@@ -36,7 +38,7 @@ func open(t *testing.T, kind string, o Options) Backend {
 }
 
 func TestNFTables(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	before := nftPrints(t)
 	for _, keep := range []bool{false, true} {
 		b := open(t, NFTables, Options{Link: "dns", ID: "aa", Keep: keep})
@@ -130,7 +132,7 @@ func TestSetEqual(t *testing.T) {
 
 // Each of the two kinds of iptables that is here.
 func TestIPTables(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	tried := 0
 	for _, kind := range []string{"legacy", "nft"} {
 		if _, err := exec.LookPath("iptables-" + kind); err != nil {
@@ -190,7 +192,7 @@ func TestIPTables(t *testing.T) {
 
 // What NodeLocal DNSCache left for our addresses goes, and nothing else.
 func TestLeftovers(t *testing.T) {
-	namespace(t)
+	netnstest.Need(t)
 	tried := 0
 	for _, kind := range []string{"legacy", "nft"} {
 		command := "iptables-" + kind
