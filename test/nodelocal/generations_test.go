@@ -219,3 +219,30 @@ func TestNewerIsBroken(t *testing.T) {
 	until(t, time.Second, "all is whole", func() bool { return l.whole(addrs) == nil })
 	l.holds("node", addrs...)
 }
+
+// Without nodecache the kernel gives a newer one its share from the moment it listens,
+// so one that cannot answer ends, says why, and the older one has all packets again.
+func TestNewerIsBrokenUncached(t *testing.T) {
+	l := newLab(t)
+	l.clusterDNS()
+	addrs := []netip.Addr{local4, service4}
+	old := l.nodeServer(conf{addrs: addrs, uncached: true}).captured()
+	young := l.nodeServer(conf{addrs: addrs, uncached: true, ready: "8281", upstream: "10.244.1.99", check: "never.test."})
+	select {
+	case <-young.exited:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the one that cannot answer is still there after 30 s")
+	}
+	if said := young.said(); !strings.Contains(said, "An older generation") {
+		t.Errorf("it ended and did not say why: %s", said)
+	}
+	if !old.isReady() {
+		t.Error("the old one is not ready")
+	}
+	for i := range 20 {
+		if got := l.ask(l.pod, "udp", service4, fmt.Sprintf("name%d.test.", i), time.Second); got != "cluster" {
+			t.Fatalf("with the old one alone, a name is answered by %q", got)
+		}
+	}
+	l.holds("node", addrs...)
+}

@@ -182,6 +182,7 @@ type conf struct {
 	scrape   string // another one, default 2 more
 	extra    string // lines of the server block
 	check    string
+	uncached bool // without nodecache
 }
 
 // nodeServer starts the node's server.
@@ -215,6 +216,10 @@ func (c conf) corefile(dir string) string {
 	if c.upstream == "" {
 		c.upstream = cluster4.String()
 	}
+	cache := "nodecache"
+	if c.uncached {
+		cache = ""
+	}
 	check := c.check
 	if check == "" {
 		check = "up.test."
@@ -235,12 +240,12 @@ func (c conf) corefile(dir string) string {
 	template IN TXT who.test {
 		answer "{{ .Name }} 0 IN TXT node"
 	}
-	nodecache
+	%[9]s
 	forward . %[5]s {
 		max_fails 0
 	}
 }
-`, words(c.addrs), c.options, dir, c.ready, c.upstream, check, c.scrape, c.extra)
+`, words(c.addrs), c.options, dir, c.ready, c.upstream, check, c.scrape, c.extra, cache)
 }
 
 // clusterDNS starts cluster DNS.
